@@ -8,6 +8,7 @@
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
+#include "protocol/filter_rule.hpp"
 #include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
 #include "worker/table_core.hpp"
@@ -44,6 +45,10 @@ absl::Status check_same(const TableCore& table, const TableOptions& options, Val
   if (table.options().cache_rows != options.cache_rows) {
     differences += fmt::format("{}{} rows cached, then {}", differences.empty() ? "" : "; ",
                                table.options().cache_rows, options.cache_rows);
+  }
+  if (table.options().filter != options.filter) {
+    differences += fmt::format("{}filter {}, then {}", differences.empty() ? "" : "; ",
+                               table.options().filter, options.filter);
   }
   if (differences.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -106,6 +111,18 @@ absl::Status check(const TableOptions& options, ValueType type) {
                     options.name, options.rows, options.width, protocol::kMaxRows, protocol::kMaxWidth));
   }
   const consistency::Rules rules = consistency::rules_of(options.consistency);
+  const absl::StatusOr<protocol::FilterRule> filter = protocol::FilterRule::find(options.filter);
+  if (!filter.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {}", options.name, std::string(filter.status().message())));
+  }
+  if (filter->kind != protocol::FilterRule::Kind::kNone &&
+      (rules.acknowledges_at_once() || rules.weighs_means || options.allocation == Allocation::kDynamic)) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": a filter keeps updates back, and a dynamic table, or one under {}, sends "
+                    "them at once or weighs those of a clock",
+                    options.name, to_string(options.consistency)));
+  }
   return protocol::check_together(to_wire(0, options, type),
                                   {.sums = rules.needs_sums(),
                                    .fractions = rules.weighs_means,

@@ -27,6 +27,7 @@
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
+#include "protocol/filter_rule.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -162,6 +163,7 @@ class ClickThrough final : public Application {
   std::int64_t min_count_ = 1;
   std::int64_t factor_min_count_ = 10;
   std::string start_;
+  std::string filter_ = "none";
 };
 
 Files ClickThrough::files() const {
@@ -215,6 +217,12 @@ void ClickThrough::add_options(CLI::App& command) {
       ->capture_default_str();
   add_number(command, "--factor-min-count", factor_min_count_, "the same for its factors")
       ->capture_default_str();
+  command
+      .add_option("--filter", filter_,
+                  "which gradients of a mini-batch wait for those of later ones: none, significant(least=1), "
+                  "top(share=0.1), random(share=0.5) (docs/click-through.md)")
+      ->capture_default_str()
+      ->type_name("FILTER");
   add_number(command, "--seed", seed_, "of the first factors and of the examples for the test")
       ->capture_default_str();
   command.add_option("--output", output_, "save the model, as text")->type_name("FILE");
@@ -257,6 +265,7 @@ absl::Status ClickThrough::check_options() const {
     if (!(value >= 0 && value <= kMostNumber))
       return invalid(fmt::format("{}: expected 0 to {}", name, kMostNumber), value);
   }
+  RETURN_IF_ERROR(protocol::FilterRule::find(filter_).status());
   for (const std::string& rule : {rules().weights, rules().factors}) {
     const auto found = protocol::UpdateRule::find(
         rule, ValueType::kFloat, static_cast<std::uint32_t>(std::max(rank_, std::int64_t{1})));
@@ -288,7 +297,8 @@ Rules ClickThrough::rules() const {
           .rank = static_cast<std::uint32_t>(rank_),
           .seed = seed_,
           .weight_admission = fmt::format("count(least={})", min_count_),
-          .factor_admission = fmt::format("count(least={})", factor_min_count_)};
+          .factor_admission = fmt::format("count(least={})", factor_min_count_),
+          .filter = filter_};
 }
 
 absl::StatusOr<ExamplesRead> ClickThrough::read(const std::vector<std::string>& paths,

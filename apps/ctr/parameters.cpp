@@ -57,7 +57,8 @@ absl::StatusOr<TableParameters> TableParameters::open(Session& session, const Co
                                        .consistency = consistency,
                                        .rule = rules.weights,
                                        .seed = rules.seed,
-                                       .admission = rules.weight_admission});
+                                       .admission = rules.weight_admission,
+                                       .filter = rules.filter});
   if (!weights.ok()) return weights.status();
   parameters.weights_ = *weights;
   if (rules.rank > 0) {
@@ -68,7 +69,8 @@ absl::StatusOr<TableParameters> TableParameters::open(Session& session, const Co
                                          .rule = rules.factors,
                                          .initial = rules.initial_factors,
                                          .seed = rules.seed,
-                                         .admission = rules.factor_admission});
+                                         .admission = rules.factor_admission,
+                                         .filter = rules.filter});
     if (!factors.ok()) return factors.status();
     parameters.factors_ = *factors;
     const auto initial = protocol::InitialValues::find(rules.initial_factors, rules.seed, ValueType::kFloat);

@@ -33,6 +33,7 @@ struct Rules {
   std::uint64_t seed = 1;                                ///< of the factors
   std::string weight_admission{protocol::kAdmitAlways};  ///< when a feature gets a weight
   std::string factor_admission{protocol::kAdmitAlways};  ///< when it gets factors
+  std::string filter{"none"};                            ///< which gradients are kept back
 };
 
 /// Sets to zero the factors of features that have never been trained: they would only add noise to a

@@ -154,6 +154,12 @@ std::optional<double> RunRecord::share_local() const {
   return all > 0 ? std::optional(static_cast<double>(near) / static_cast<double>(all)) : std::nullopt;
 }
 
+std::optional<double> RunRecord::share_shipped() const {
+  if (total(&SessionStatistics::rows_kept_back) == 0) return std::nullopt;
+  return static_cast<double>(total(&SessionStatistics::rows_shipped)) /
+         static_cast<double>(total(&SessionStatistics::rows_pushed));
+}
+
 std::optional<double> RunRecord::mean_clock_differential() const {
   return apps::mean_clock_differential(staleness());
 }

@@ -167,8 +167,11 @@ typedef struct verbena_table_options {
   uint64_t seed;
   const char* admission; /* with which push a key gets its row: "always", "count(least=10)" */
 } verbena_table_options;
-#define VERBENA_TABLE_OPTIONS \
-  { sizeof(verbena_table_options), NULL, 0, 1, VERBENA_FLOAT, "ssp", 0, "add", UINT64_MAX, 0, 0, "zero", 0, "always" }
+#define VERBENA_TABLE_OPTIONS                                                                               \
+  {                                                                                                         \
+    sizeof(verbena_table_options), NULL, 0, 1, VERBENA_FLOAT, "ssp", 0, "add", UINT64_MAX, 0, 0, "zero", 0, \
+        "always"                                                                                            \
+  }
 
 typedef struct verbena_table verbena_table;
 

@@ -197,8 +197,11 @@ absl::Status check_sequential(Session& session, std::int64_t clocks, KeySpace ke
   return values == expected ? absl::OkStatus() : wrong("sums differ from the sequential ones");
 }
 
-OwnCounts::OwnCounts(const Session& session, Table<std::int64_t>& table)
-    : table_(table), me_(session.rank()), pushed_(table.rows(), 0), seen_(table.rows() * table.width(), 0) {}
+OwnCounts::OwnCounts(const Session& session, Table<std::int64_t>& table, std::uint64_t rows)
+    : table_(table),
+      me_(session.rank()),
+      pushed_(rows == 0 ? table.rows() : rows, 0),
+      seen_(pushed_.size() * table.width(), 0) {}
 
 std::vector<std::int64_t> OwnCounts::count(std::span<const Key> keys) {
   std::vector<std::int64_t> updates(keys.size() * table_.width(), 0);
@@ -235,9 +238,9 @@ absl::Status OwnCounts::check(std::span<const Key> keys) {
 
 absl::Status OwnCounts::check_all() {
   const std::uint32_t width = table_.width();
-  std::vector<std::int64_t> all(table_.rows() * width);
-  RETURN_IF_ERROR(table_.pull(KeyRange{0, table_.rows()}, all));
-  for (Key key = 0; key < table_.rows(); ++key) {
+  std::vector<std::int64_t> all(pushed_.size() * width);
+  RETURN_IF_ERROR(table_.pull(KeyRange{0, pushed_.size()}, all));
+  for (Key key = 0; key < pushed_.size(); ++key) {
     if (all[key * width + me_] != pushed_[key])
       return wrong(fmt::format("key {} holds {} of {}", key, all[key * width + me_], pushed_[key]));
   }

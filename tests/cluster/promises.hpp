@@ -50,7 +50,8 @@ absl::Status check_sequential(Session& session, std::int64_t clocks, KeySpace ke
 /// For a table that begins with zeros and has a column for each worker: each worker counts in its own column.
 class OwnCounts {
  public:
-  OwnCounts(const Session& session, Table<std::int64_t>& table);
+  /// `rows`: keys are below; 0: the table says how many.
+  OwnCounts(const Session& session, Table<std::int64_t>& table, std::uint64_t rows = 0);
   /// Returns updates that add 1 at each of the keys. The caller must push them.
   std::vector<std::int64_t> count(std::span<const Key> keys);
   /// Pulls the keys. Checks that this worker sees its own counts exactly, and that those of others never go

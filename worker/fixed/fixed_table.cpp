@@ -131,7 +131,8 @@ FixedTable::FixedTable(SessionCore& session, std::uint32_t number, const TableOp
                    !rules_.acknowledges_at_once()),
       ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()),
       keeps_own_apart_(rules_.holds_updates_back),
-      shipping_(session, number, options_.name, layout_) {}
+      shipping_(session, number, options_.name, layout_,
+                PushFilter(protocol::FilterRule::find(options.filter).value())) {}
 
 absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDescriptor& shard) {
   const protocol::TablePlacement placement = session_.placement().table(options_.rows);
@@ -177,6 +178,11 @@ absl::Status FixedTable::add_part(std::unique_ptr<Part> part, bool is_mapped) {
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = shipping_.make_buffer(*part);
   if (!buffer.ok()) return buffer.status();
   part->current = std::move(*buffer);
+  if (shipping_.filters()) {
+    buffer = shipping_.make_buffer(*part);
+    if (!buffer.ok()) return buffer.status();
+    part->kept = std::move(*buffer);
+  }
   // Where nobody can tell what becomes of an update, a read need not find it before it must find those of
   // others; but a model without clocks promises that it does.
   part->awaits_own = layout_.rule.predicts() || rules_.acknowledges_at_once();
@@ -509,7 +515,7 @@ absl::Status FixedTable::on_result(ServerLink& /*link*/, const protocol::BulkMes
 
 absl::Status FixedTable::ship() {
   RETURN_IF_ERROR(shipping_.ship_subscriptions(parts_));
-  return shipping_.ship_updates(parts_);
+  return shipping_.ship_clock(parts_, std::exchange(ships_all_, false));
 }
 
 absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& message) {

@@ -67,6 +67,11 @@ class FixedTable : public TableCore {
   [[nodiscard]] bool follows_clocks() const override { return true; }
   /// Sends the subscriptions and this clock's updates. The buffers of the updates become outstanding.
   absl::Status ship() override;
+  /// What the filter has kept back goes with the next ship().
+  bool settle() override {
+    ships_all_ = true;
+    return true;
+  }
   /// For VAP.
   absl::Status bound_in_transit() override;
   [[nodiscard]] std::size_t most_outstanding() const override;
@@ -104,7 +109,11 @@ class FixedTable : public TableCore {
   /// The place where a fetched row is cached; nullptr if the cache is full.
   CachedRow* cache_row(Part& part, Row row) const;
   void predict_own(const Part& part, Row row, std::byte* values) const {
-    if (part.current->empty() || !layout_.rule.predicts()) return;
+    if (!layout_.rule.predicts()) return;
+    if (part.kept != nullptr) {
+      if (const std::byte* const own = part.kept->find(row)) layout_.rule.predict(values, own);
+    }
+    if (part.current->empty()) return;
     if (const std::byte* const own = part.current->find(row)) layout_.rule.predict(values, own);
   }
   /// Puts a row that has just been read from the server, at `min_clock`, into the cache and into `out`, with
@@ -133,6 +142,7 @@ class FixedTable : public TableCore {
   std::vector<std::size_t> first_part_;       ///< of each server
   std::vector<Part*> part_of_hash_;           ///< by KeyHash::part(), if the table is sparse
   Part* last_part_ = nullptr;
+  bool ships_all_ = false;  ///< the next ship() keeps nothing back
   Shipping shipping_;
   AwaitedCalls awaited_calls_;
 

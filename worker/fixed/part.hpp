@@ -38,7 +38,8 @@ struct alignas(64) Part {
   std::unique_ptr<RowCache> cache;    ///< nullptr: each read is of the server's row, in place if it is mapped
   const std::byte* mapped = nullptr;  ///< the server's memory, row 0 at its start; nullptr: it is not mapped
   std::unique_ptr<UpdateBuffer> current;
-  bool awaits_own = true;  ///< a read must find all updates that this worker has sent
+  std::unique_ptr<UpdateBuffer> kept;  ///< by the table's filter; nullptr: it has none
+  bool awaits_own = true;              ///< a read must find all updates that this worker has sent
   LaneView* view = nullptr;
   ServerLink* link = nullptr;
   std::uint32_t lane = 0;
@@ -50,6 +51,8 @@ struct alignas(64) Part {
   /// named by its key. nullptr if the table is dense.
   std::unique_ptr<SparseView> sparse;
 
+  /// There are updates of this worker that have not been sent.
+  [[nodiscard]] bool has_own() const { return !current->empty() || (kept != nullptr && !kept->empty()); }
   /// The key is one of the part's.
   [[nodiscard]] bool has(Key key) const {
     return sparse == nullptr ? range.has(key) : sparse->keys().has(key);

@@ -27,7 +27,7 @@ template <class Keys>
     const std::size_t first = next;
     if (part.cache == nullptr) {
       next = pull_in_place(part, keys, first, out);
-    } else if (keeps_own_apart_ && !part.current->empty()) {
+    } else if (keeps_own_apart_ && part.has_own()) {
       next = pull_cached(part, keys, first, out);
     } else {
       next = pull_fresh(part, keys, first, out);
@@ -70,7 +70,7 @@ template <class Keys>
 [[gnu::noinline]] std::size_t FixedTable::pull_in_place(Part& part, const Keys& keys, std::size_t i,
                                                         std::byte* out) {
   const std::size_t first = i;
-  const bool has_own = !part.current->empty();
+  const bool has_own = part.has_own();
   if (keys.is_range() && !part.reading.has_outstanding && layout_.stride_bytes == layout_.row_bytes) {
     const std::uint64_t row = index_of(part.range.row_of(keys[i]));
     const std::size_t count = std::min<std::size_t>(keys.size() - i, part.range.size() - row);
@@ -100,7 +100,7 @@ template <class Keys>
   const bool is_bounded = cache.is_bounded();
   const consistency::Clock needed = part.reading.needed;
   const consistency::Clock min_clock = part.reading.min_clock;
-  const bool predicts_own = keeps_own_apart_ && !part.current->empty();
+  const bool predicts_own = keeps_own_apart_ && part.has_own();
   const RowCache::Places places = cache.places(part.range);
   std::uint64_t fresh = 0;
   for (; i < keys.size(); ++i) {

@@ -48,15 +48,41 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> Shipping::make_buffer(const Part& 
 }
 
 absl::Status Shipping::ship_updates(Parts parts, protocol::BulkKind kind) {
+  return ship_updates(parts, kind, /*filtered=*/false);
+}
+
+absl::Status Shipping::ship_clock(Parts parts, bool all) {
+  return ship_updates(parts, protocol::BulkKind::kUpdates, !all && !filter_.sends_all());
+}
+
+absl::StatusOr<std::unique_ptr<UpdateBuffer>> Shipping::take_current(Part& part, bool filtered) {
+  if (filtered) {
+    const auto count = filter_.select(*part.current, *part.kept, layout_, session_.current_clock());
+    if (!count) return no_memory(part);
+    session_.counters().rows_kept_back += *count;
+  } else if (part.kept != nullptr && !PushFilter::take_all(*part.current, *part.kept, layout_)) {
+    return no_memory(part);
+  }
+  absl::StatusOr<std::unique_ptr<UpdateBuffer>> taken = take_buffer(part);
+  if (taken.ok()) std::swap(part.current, *taken);
+  return taken;
+}
+
+absl::Status Shipping::ship_updates(Parts parts, protocol::BulkKind kind, bool filtered) {
   // All buffers become outstanding before the first one is sent: sending may wait and poll, and a read that
   // ends meanwhile must know for each update whether the row can contain it. Updates that are not outstanding
   // are added to what was read.
   absl::InlinedVector<std::pair<Part*, UpdateBuffer*>, 8> shipped;
   for (const std::unique_ptr<Part>& part : parts) {
-    if (part->current->empty()) continue;
-    absl::StatusOr<std::unique_ptr<UpdateBuffer>> next = take_buffer(*part);
-    if (!next.ok()) return next.status();
-    shipped.emplace_back(part.get(), &add_outstanding(*part, std::exchange(part->current, *std::move(next))));
+    if (part->current->empty() && (filtered || part->kept == nullptr || part->kept->empty())) continue;
+    absl::StatusOr<std::unique_ptr<UpdateBuffer>> taken = take_current(*part, filtered);
+    if (!taken.ok()) return taken.status();
+    if ((*taken)->empty()) {
+      part->spare.push_back(*std::move(taken));
+      continue;
+    }
+    session_.counters().rows_shipped += (*taken)->records();
+    shipped.emplace_back(part.get(), &add_outstanding(*part, *std::move(taken)));
   }
   for (const auto& [part, updates] : shipped) {
     RETURN_IF_ERROR(send(*part, *updates, kind));
@@ -101,6 +127,7 @@ absl::Status Shipping::ship_ahead(Parts parts) {
     if (!updates.ok()) return updates.status();
     for (std::size_t i = 0; i < (*updates)->chunks(); ++i) budget.take((*updates)->message_bytes(i));
     session_.counters().rows_shipped_ahead += (*updates)->records();
+    session_.counters().rows_shipped += (*updates)->records();
     last_ahead_ = index;
     UpdateBuffer& shipped = add_outstanding(part, *std::move(updates));
     RETURN_IF_ERROR(send(part, shipped, protocol::BulkKind::kUpdatesAhead));

@@ -69,6 +69,12 @@ bool UpdateBuffer::move_to(Row row, UpdateBuffer& other) {
   std::byte* const to = other.add(row, key);
   if (to == nullptr) return false;
   std::memcpy(to, values(slot), record_bytes_ - sizeof(Key));
+  remove(row);
+  return true;
+}
+
+void UpdateBuffer::remove(Row row) {
+  const std::uint32_t slot = index_.find(row) - 1;
   const std::uint32_t last = records_ - 1;
   if (slot != last) {
     index_.set(rows_[last], slot + 1);
@@ -77,7 +83,6 @@ bool UpdateBuffer::move_to(Row row, UpdateBuffer& other) {
   }
   index_.erase(row);
   records_ = last;
-  return true;
 }
 
 void UpdateBuffer::clear() {

@@ -66,6 +66,8 @@ class UpdateBuffer {
   /// if memory is short. REQUIRES: find(row) is not nullptr. The last record takes the free place, so indices
   /// of records change.
   bool move_to(protocol::Row row, UpdateBuffer& other);
+  /// Forgets a row's update. REQUIRES, and what becomes of indices: as move_to().
+  void remove(protocol::Row row);
 
   /// Forgets the updates, keeps the memory.
   void clear();

@@ -1,0 +1,41 @@
+// Which updates travel at the end of a clock, and which are kept back (Li et al., OSDI'14, section 3.5;
+// error feedback: Karimireddy et al., ICML'19). What is kept back waits in a buffer of its own for the next
+// updates of its rows, which are added to it, and where its worker sees it; so nothing is lost. Only rows
+// that were pushed to in the clock are looked at: so what a filter costs does not grow with what it has kept.
+// protocol/filter_rule.hpp has the choices.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "consistency/rules.hpp"
+#include "protocol/filter_rule.hpp"
+#include "worker/fixed/update_buffer.hpp"
+#include "worker/row_layout.hpp"
+
+namespace verbena::worker {
+
+/// Thread safety: none; belongs to its table.
+class PushFilter {
+ public:
+  explicit PushFilter(const protocol::FilterRule& rule) : rule_(rule) {}
+
+  [[nodiscard]] bool sends_all() const { return rule_.kind == protocol::FilterRule::Kind::kNone; }
+  /// `current`, the updates of a clock, becomes what travels of them and of what was kept back of their rows;
+  /// the rest is in `kept`. Returns how many rows are kept back of those that `current` had; nullopt: memory
+  /// is short.
+  std::optional<std::uint32_t> select(UpdateBuffer& current, UpdateBuffer& kept, const RowLayout& layout,
+                                      consistency::Clock clock);
+  /// `current` becomes all of them. False: memory is short.
+  static bool take_all(UpdateBuffer& current, UpdateBuffer& kept, const RowLayout& layout);
+
+ private:
+  void mark(const UpdateBuffer& current, const RowLayout& layout, consistency::Clock clock);
+
+  protocol::FilterRule rule_;
+  std::vector<bool> travels_;  ///< by record
+  std::vector<double> sizes_;  ///< scratch
+  std::vector<double> sorted_;
+};
+
+}  // namespace verbena::worker
