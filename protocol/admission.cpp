@@ -21,6 +21,8 @@ constexpr NamedParameter kProbability[] = {{.name = "p", .usual = 0.1, .least = 
 /// With more, more than one key in two hundred is taken for one that has come before.
 constexpr std::uint64_t kKeysALine = 4;
 constexpr std::uint32_t kMostShift = 24;
+/// The hint may be any number: more sketches are made if the keys come.
+constexpr std::uint32_t kMostFirstShift = 8;
 
 }  // namespace
 
@@ -59,7 +61,7 @@ Admission::Admission(const AdmissionRule& rule, std::uint64_t expected) : rule_(
   if (rule.least() == 1) return;
   parts_.resize(SparsePlacement::kParts);
   const std::uint64_t lines = expected / SparsePlacement::kParts / kKeysALine;
-  first_shift_ = std::min(static_cast<std::uint32_t>(std::bit_width(lines)), kMostShift);
+  first_shift_ = std::min(static_cast<std::uint32_t>(std::bit_width(lines)), kMostFirstShift);
 }
 
 std::size_t Admission::bytes() const {

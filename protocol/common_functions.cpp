@@ -52,7 +52,7 @@ struct Norms {
       if (size != 0) ++non_zeros;
       sum += size;
       squares += size * size;
-      most = std::max(most, size);
+      if (size > most || std::isnan(size)) most = size;
     }
   }
   [[nodiscard]] FunctionResult result() const {
@@ -63,8 +63,9 @@ struct Norms {
     result.numbers.resize(kMost + 1);
     for (std::size_t i = 0; i < std::min(kMost, part.numbers.size()); ++i)
       result.numbers[i] += part.numbers[i];
-    if (part.numbers.size() > kMost)
-      result.numbers[kMost] = std::max(result.numbers[kMost], part.numbers[kMost]);
+    if (part.numbers.size() <= kMost) return;
+    const double most = part.numbers[kMost];
+    if (most > result.numbers[kMost] || std::isnan(most)) result.numbers[kMost] = most;
   }
 
   std::uint64_t rows = 0;
@@ -82,8 +83,11 @@ struct Top {
   using Ranked = std::pair<double, Key>;
 
   explicit Top(const FunctionCall& call) : count(static_cast<std::size_t>(call.parameters[0])) {}
+  /// What is no number counts as infinite.
   static bool is_before(const Ranked& a, const Ranked& b) {
-    return a.first != b.first ? a.first > b.first : a.second < b.second;
+    const double norm_a = std::isnan(a.first) ? HUGE_VAL : a.first;
+    const double norm_b = std::isnan(b.first) ? HUGE_VAL : b.first;
+    return norm_a != norm_b ? norm_a > norm_b : a.second < b.second;
   }
   template <class Value>
   void on_row(const FunctionRow& row, const Value* values) {

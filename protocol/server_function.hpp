@@ -27,8 +27,9 @@ class BoundFunction {
  public:
   /// INVALID_ARGUMENT: nobody has registered such a function in this process, its parameters are wrong, or it
   /// is not for such a table, or not with so many numbers for each key. The message says what is expected.
+  /// `checks`: false if there are no keys, and so nobody knows how many numbers each would have.
   static absl::StatusOr<BoundFunction> find(std::string_view text, const UpdateRule& rule,
-                                            std::uint32_t numbers_a_key);
+                                            std::uint32_t numbers_a_key, bool checks = true);
 
   [[nodiscard]] bool changes_rows() const { return kind_.changes_rows; }
   [[nodiscard]] bool makes_rows() const { return kind_.makes_rows; }
@@ -51,7 +52,7 @@ class BoundFunction {
 constexpr std::size_t kMaxFunctionTextBytes = 256;
 /// A worker that waits for more results of one lane breaks the rules.
 constexpr std::uint32_t kMaxOpenCalls = 64;
-constexpr std::uint32_t kMaxNumbersAKey = 4096;
+constexpr std::uint32_t kMaxNumbersAKey = kMaxWidth;
 
 /// The payload of a kCall.
 struct CallMessage {

@@ -52,8 +52,9 @@ absl::Status FixedShard::on_call(const Sender& sender, const protocol::BulkMessa
   absl::StatusOr<protocol::CallMessage> call = protocol::decode_call(message);
   if (!call.ok()) return call.status();
   RETURN_IF_ERROR(host.begin_call(header.lane, sender.worker.rank));
-  const absl::StatusOr<protocol::BoundFunction> function =
+  absl::StatusOr<protocol::BoundFunction> function =
       protocol::BoundFunction::find(call->text, rule, call->numbers_a_key);
+  if (!function.ok()) function = absl::FailedPreconditionError(function.status().message());
   host.enqueue(header.lane,
                {.kind = LaneTask::Kind::kCall,
                 .worker = sender.worker.rank,

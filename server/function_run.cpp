@@ -15,8 +15,11 @@ FunctionRun::FunctionRun(std::uint32_t worker, std::uint32_t table, consistency:
       message_(std::move(message)),
       status_(function.status()),
       changes_rows_(function.ok() && function->changes_rows()),
-      makes_rows_(function.ok() && function->makes_rows()),
-      function_(function.ok() ? function->make() : nullptr) {}
+      makes_rows_(function.ok() && function->makes_rows()) {
+  if (!function.ok()) return;
+  bound_ = *function;
+  function_ = bound_->make();
+}
 
 void FunctionRun::begin_range(const LanePart& part) {
   if (part.sparse != nullptr) {
@@ -35,8 +38,8 @@ void FunctionRun::finish() {
   if (function_ != nullptr) answer.result = function_->result();
   words_ = protocol::encode_answer(answer);
   function_.reset();
-  message_.keys = {};
-  message_.numbers = {};
+  std::vector<Key>().swap(message_.keys);
+  std::vector<double>().swap(message_.numbers);
 }
 
 std::size_t FunctionRun::write_piece(protocol::BulkHeader header, std::span<std::byte> to) {

@@ -72,11 +72,12 @@ class FunctionRun {
   absl::Status status_;
   bool changes_rows_ = false;
   bool makes_rows_ = false;
-  std::unique_ptr<ServerFunction> function_;  ///< nullptr: it cannot be, and status_ says why
-  std::size_t next_ = 0;                      ///< the index of a key, or a row
-  std::optional<std::size_t> end_;            ///< of the rows of a range
-  std::vector<std::uint64_t> words_;          ///< the answer
-  std::size_t told_ = 0;                      ///< how many of its words
+  std::optional<protocol::BoundFunction> bound_;  ///< whose parameters the function may look at
+  std::unique_ptr<ServerFunction> function_;      ///< nullptr: it cannot be, and status_ says why
+  std::size_t next_ = 0;                          ///< the index of a key, or a row
+  std::optional<std::size_t> end_;                ///< of the rows of a range
+  std::vector<std::uint64_t> words_;              ///< the answer
+  std::size_t told_ = 0;                          ///< how many of its words
 };
 
 }  // namespace verbena::server

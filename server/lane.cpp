@@ -54,7 +54,8 @@ bool Lane::poll() {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    failure_ = absl::ResourceExhaustedError("the system has no memory left for updates that wait");
+    failure_ =
+        absl::ResourceExhaustedError("the system has no memory left for updates that wait, or to count keys");
   } catch (Stopped& stopped) {
     failure_ = std::move(stopped.why);
   }
@@ -71,7 +72,10 @@ bool Lane::drop_tasks() {
 }
 
 bool Lane::work() {
+  const bool was_changing = changing_ != nullptr;
   bool worked = step_calls();
+  // So that those that look go on if one change comes after the other.
+  if (was_changing && changing_ == nullptr) step_calls();
   LaneTask task;
   for (int i = 0; i < kTasksPerPoll && changing_ == nullptr && tasks_.try_pop(task); ++i) {
     const absl::Cleanup done = [&] { release(task); };
@@ -293,7 +297,14 @@ bool Lane::step_calls() {
   if (run == nullptr && looking_.empty()) return false;
   if (run == nullptr) run = looking_.front();
   const std::size_t width = tables_[run->table()].shard->table.width;
-  if (!step(*run, std::clamp<std::size_t>(kValuesAPiece / width, 1, kRowsAPiece))) return true;
+  if (!step(*run, std::clamp<std::size_t>(kValuesAPiece / width, 1, kRowsAPiece))) {
+    if (changing_ == nullptr && looking_.size() > 1) {
+      // Those that look take turns.
+      looking_.pop_front();
+      looking_.push_back(std::move(run));
+    }
+    return true;
+  }
   if (changing_ != nullptr) {
     changing_.reset();
   } else {
@@ -306,7 +317,8 @@ bool Lane::step_calls() {
 /// True: it has seen all its rows.
 bool Lane::step(FunctionRun& run, std::size_t most) {
   Table& table = tables_[run.table()];
-  if (run.changes_rows()) table.rule.set_clock(clocks_.min());
+  // What is held back belongs to its clock, though the min clock may be further.
+  if (run.changes_rows()) table.rule.set_clock(table.held_back ? run.clock() : clocks_.min());
   const auto on_key = [&](Key key, std::span<const double> numbers) {
     const std::optional<Row> row = run.makes_rows() ? row_to_change(table, key, {}) : row_of(table, key);
     if (row) visit(table, run, key, *row, numbers);

@@ -15,13 +15,14 @@
 //     spent, unless its bound on staleness needs them; the most important rows go first. Whenever the budget
 //     is full, dirty rows are sent before their clock is reached, too.
 //  6. A call of a server function that only looks at rows goes on beside other tasks, a piece at a time. One
-//     that changes rows is alone in the lane, a piece at a time, until it has ended: between two tasks, or,
-//     for a table whose updates are held back, after all updates of its clock.
+//     that changes rows is alone in the lane, a piece at a time, until it has ended: between two tasks. For a
+//     table whose updates are held back, it is carried out at once and as a whole, as these updates are:
+//     after all updates of its clock.
 //  7. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
-//     of one clock for each worker ahead; protocol::kMaxOpenCalls calls and their results for each worker. If
-//     the system refuses memory for these, or for a sparse table that
-//     grows, the lane stops and says so: has_failed().
+//     of one clock for each worker ahead; protocol::kMaxOpenCalls calls and their results for each worker;
+//     what a sparse table's admission counts. If the system refuses memory for these, or for a sparse table
+//     that grows, the lane stops and says so: has_failed().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
 #pragma once

@@ -71,6 +71,8 @@ class Operation {
   [[nodiscard]] virtual bool must_end_before(Milestone milestone) const = 0;
   /// The operation may go on for some clocks, and `clock`, which has begun, is beyond these.
   [[nodiscard]] virtual bool is_overdue(consistency::Clock /*clock*/) const { return false; }
+  /// It ends only after the worker's clock has ended, so nothing in this clock may wait for it.
+  [[nodiscard]] virtual bool is_held_back() const { return false; }
   /// The session goes on without that server.
   virtual void on_dead_server(std::uint32_t /*server*/) {}
   /// For messages: what the operation waits for if it does not wait for a server's answer (`awaited`).

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/return_if_error.hpp"
 #include "worker/fixed/function_call.hpp"
 #include "worker/session_core.hpp"
@@ -16,6 +18,26 @@ struct worker::Dependencies {
       if (!pending.done()) operations.push_back(pending.operation_);
     }
     return operations;
+  }
+  /// FAILED_PRECONDITION: one of them ends only after this clock, and nothing in the clock may wait for that.
+  static absl::Status check(const OperationOptions& options) {
+    const bool is_late = std::any_of(options.after.begin(), options.after.end(), [](const Pending& pending) {
+      return !pending.done() && pending.operation_->is_held_back();
+    });
+    if (!is_late) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        "an operation cannot begin after a call that changes rows when the clock ends: wait for the call "
+        "after "
+        "clock()");
+  }
+  /// Waits for them. Their own statuses are not for this call.
+  static absl::Status wait_for(const OperationOptions& options, SessionCore& session) {
+    RETURN_IF_ERROR(check(options));
+    for (const std::shared_ptr<Operation>& operation : of(options)) {
+      static_cast<void>(session.wait_for(*operation));
+      RETURN_IF_ERROR(session.status());
+    }
+    return absl::OkStatus();
   }
 };
 
@@ -101,16 +123,15 @@ absl::Status UntypedTable::push(KeyRange keys, const std::byte* updates, std::si
 
 Pending UntypedTable::pull_async(const Keys& keys, std::byte* values, std::size_t count,
                                  const OperationOptions& options) const {
+  if (absl::Status status = worker::Dependencies::check(options); !status.ok()) return Pending(status);
   return pending(core_->start_pull(keys, values, count, worker::Dependencies::of(options)));
 }
 
 Pending UntypedTable::push_async(const Keys& keys, const std::byte* updates, std::size_t count,
                                  const OperationOptions& options) const {
   if (!session_->is_here()) return Pending(session_->elsewhere());
-  for (const std::shared_ptr<worker::Operation>& operation : worker::Dependencies::of(options)) {
-    static_cast<void>(session_->wait_for(*operation));  // its status is not for this call
-    if (!session_->status().ok()) return Pending(session_->status());
-  }
+  if (absl::Status status = worker::Dependencies::wait_for(options, *session_); !status.ok())
+    return Pending(status);
   return Pending(keys.is_range() ? core_->push(keys.range(), updates, count, /*wait=*/false)
                                  : core_->push(keys.list(), updates, count, /*wait=*/false));
 }
@@ -121,16 +142,19 @@ absl::Status UntypedTable::scan(absl::FunctionRef<absl::Status(Key, const std::b
 
 absl::StatusOr<FunctionResult> UntypedTable::call(std::string_view function, Keys keys,
                                                   std::span<const double> numbers) const {
-  return PendingResult(pending(core_->start_call(function, keys, numbers, {}, /*wait=*/true))).result();
+  return PendingResult(pending(core_->start_call(function, keys, numbers, /*wait=*/true))).result();
 }
 
 PendingResult UntypedTable::call_async(std::string_view function, Keys keys, std::span<const double> numbers,
                                        const OperationOptions& options) const {
-  return PendingResult(
-      pending(core_->start_call(function, keys, numbers, worker::Dependencies::of(options), /*wait=*/false)));
+  if (!session_->is_here()) return PendingResult(Pending(session_->elsewhere()));
+  if (absl::Status status = worker::Dependencies::wait_for(options, *session_); !status.ok())
+    return PendingResult(Pending(status));
+  return PendingResult(pending(core_->start_call(function, keys, numbers, /*wait=*/false)));
 }
 
 Pending UntypedTable::localize(Keys keys, const OperationOptions& options) const {
+  if (absl::Status status = worker::Dependencies::check(options); !status.ok()) return Pending(status);
   return pending(core_->start_localize(keys, worker::Dependencies::of(options)));
 }
 

@@ -94,7 +94,7 @@ absl::Status TableCore::scan(absl::FunctionRef<absl::Status(Key, const std::byte
 absl::StatusOr<std::shared_ptr<Operation>> TableCore::start_call(std::string_view /*function*/,
                                                                  const Keys& /*keys*/,
                                                                  std::span<const double> /*numbers*/,
-                                                                 Operations /*after*/, bool /*wait*/) {
+                                                                 bool /*wait*/) {
   RETURN_IF_ERROR(enter(KeyRange{}, 0));
   return absl::FailedPreconditionError(
       fmt::format("table \"{}\" is dynamic: server functions are for static ones", options_.name));

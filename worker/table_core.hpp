@@ -65,8 +65,7 @@ class TableCore {
   /// For static tables: calls a server function; the operation is a FunctionCallOperation. `wait`: the caller
   /// will wait for it in this clock. Other tables return FAILED_PRECONDITION.
   virtual absl::StatusOr<std::shared_ptr<Operation>> start_call(std::string_view function, const Keys& keys,
-                                                                std::span<const double> numbers,
-                                                                Operations after, bool wait);
+                                                                std::span<const double> numbers, bool wait);
 
   // For dynamic tables; a static table returns FAILED_PRECONDITION.
 

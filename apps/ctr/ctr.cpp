@@ -215,12 +215,13 @@ void ClickThrough::add_options(CLI::App& command) {
   add_number(command, "--min-count", min_count_,
              "a feature gets a weight with so many mini-batches that have it; before it counts as 0")
       ->capture_default_str();
-  add_number(command, "--factor-min-count", factor_min_count_, "the same for its factors")
+  add_number(command, "--factor-min-count", factor_min_count_,
+             "the same for its factors, which it gets no sooner than its weight")
       ->capture_default_str();
   command
       .add_option("--filter", filter_,
                   "which gradients of a mini-batch wait for those of later ones: none, significant(least=1), "
-                  "top(share=0.1), random(share=0.5) (docs/click-through.md)")
+                  "top(share=0.1), random(share=0.5); --baseline has none (docs/consistency.md)")
       ->capture_default_str()
       ->type_name("FILTER");
   add_number(command, "--seed", seed_, "of the first factors and of the examples for the test")
@@ -297,7 +298,7 @@ Rules ClickThrough::rules() const {
           .rank = static_cast<std::uint32_t>(rank_),
           .seed = seed_,
           .weight_admission = fmt::format("count(least={})", min_count_),
-          .factor_admission = fmt::format("count(least={})", factor_min_count_),
+          .factor_admission = fmt::format("count(least={})", std::max(min_count_, factor_min_count_)),
           .filter = filter_};
 }
 
@@ -444,6 +445,7 @@ absl::Status ClickThrough::train(const Job& job, const Member& member, Parameter
   ScoreHistogram scores;
   Trainer trainer(schedule, machine, initial, job.train, job.test, parameters, member.rank == 0, scores);
   RETURN_IF_ERROR(trainer.run(reporter, stop));
+  RETURN_IF_ERROR(parameters.barrier());  // for the model that is saved
   return member.rank == 0 ? present(job, parameters, scores, reporter, stop) : absl::OkStatus();
 }
 

@@ -208,6 +208,13 @@ void LocalTable::step(std::span<const Key> keys, std::span<const float> gradient
   }
 }
 
+bool LocalTable::is_initial(Key key) const {
+  const std::span<const float> values = row(key);
+  std::vector<float> initial(width_);
+  initial_.write(key, ValueType::kFloat, width_, reinterpret_cast<std::byte*>(initial.data()));
+  return std::equal(values.begin(), values.end(), initial.begin(), initial.end());
+}
+
 void LocalTable::set(Key key, std::span<const float> values) {
   const auto found = row_of_.find(key);
   const std::uint32_t row = found == row_of_.end() ? add(key) : found->second;
@@ -264,7 +271,7 @@ absl::Status LocalParameters::for_each(
     absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) {
   for (const auto& [key, row] : weights_.rows()) {
     std::span<const float> factors = factors_ ? factors_->row(key) : std::span<const float>();
-    if (factors.empty()) factors = no_factors_;
+    if (factors.empty() || factors_->is_initial(key)) factors = no_factors_;
     RETURN_IF_ERROR(use(key, weights_.row(key)[0], factors));
   }
   return absl::OkStatus();

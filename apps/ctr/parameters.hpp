@@ -105,6 +105,8 @@ class LocalTable {
   /// One step for each of the keys, those of the last read().
   void step(std::span<const Key> keys, std::span<const float> gradients);
   void set(Key key, std::span<const float> values);
+  /// No step has changed the row.
+  [[nodiscard]] bool is_initial(Key key) const;
   void set_clock(std::int64_t clock) {
     clock_ = clock;
     rule_.set_clock(clock);

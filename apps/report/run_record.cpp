@@ -155,9 +155,10 @@ std::optional<double> RunRecord::share_local() const {
 }
 
 std::optional<double> RunRecord::share_shipped() const {
-  if (total(&SessionStatistics::rows_kept_back) == 0) return std::nullopt;
-  return static_cast<double>(total(&SessionStatistics::rows_shipped)) /
-         static_cast<double>(total(&SessionStatistics::rows_pushed));
+  const std::uint64_t kept = total(&SessionStatistics::rows_kept_back);
+  const std::uint64_t shipped = total(&SessionStatistics::rows_shipped);
+  if (kept == 0) return std::nullopt;
+  return static_cast<double>(shipped) / static_cast<double>(shipped + kept);
 }
 
 std::optional<double> RunRecord::mean_clock_differential() const {

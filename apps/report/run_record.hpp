@@ -74,7 +74,7 @@ class RunRecord {
   /// had a replica in its memory. What replicas send to owners counts as pushed elsewhere. nullopt if there
   /// were no such rows.
   [[nodiscard]] std::optional<double> share_local() const;
-  /// Updates that were sent, of those that were pushed. nullopt if no filter has kept any back.
+  /// Of updates of rows at the ends of clocks, those that were sent. nullopt if no filter has kept any back.
   [[nodiscard]] std::optional<double> share_shipped() const;
   /// nullopt if no row was read through a static table.
   [[nodiscard]] std::optional<double> mean_clock_differential() const;

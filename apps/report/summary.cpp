@@ -50,7 +50,7 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
                     differential ? fmt::format("{:.3f}", *differential) : std::string("no reads"));
   rows.emplace_back("share of time waited", format_share(record.share_waited()));
   if (const std::optional<double> share = record.share_shipped())
-    rows.emplace_back("share of pushed rows sent", format_share(*share));
+    rows.emplace_back("share of updates sent", format_share(*share));
   if (const std::optional<double> share = record.share_local())
     rows.emplace_back("share of rows local", format_share(*share));
   const DurationHistogram moves = record.move_times();

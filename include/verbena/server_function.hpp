@@ -15,15 +15,19 @@
 //                         numbers that the call gives for the row. The rule goes on from there: "ftrl" as if
 //                         it had come to these weights, others with all that they keep of a row at 0
 //
+// Numbers are doubles, also where the table holds whole numbers: those beyond 2⁵³ are rounded.
+//
 // A call's rows are those of its list of keys, without keys that a sparse table has no row for, or those of
 // its range; kAllKeys means all. Each lane of each server does its part of the work, beside its other work, a
 // piece at a time, and the worker puts together what they say.
 //
 // What a function sees: all that a pull by the caller would see, if it called it now; but under BSP and A-BSP
-// nothing of this clock. While a function that does not change rows is at work, pushes go on: under models
-// that apply them at once, a row may be looked at before or after those that come meanwhile. A function that
-// changes rows is like a push, all of it at one moment of each lane: after what the caller has pushed and
-// called before; under BSP and A-BSP after all updates of the clock, in the order of the callers' ranks.
+// nothing of this clock, nor what a filter keeps back (TableOptions::filter). While a function that does not
+// change rows is at work, pushes go on: under models that apply them at once, a row may be looked at before
+// or after those that come meanwhile. A function that changes rows is like a push, all of it at one moment of
+// each lane (a list of keys that takes several messages, each of an eighth of the inbox, at one moment for
+// each of them): after what the caller has pushed and called before; under BSP and A-BSP after all updates of
+// the clock, in the order of the callers' ranks.
 //
 // A program's own function:
 //
@@ -41,7 +45,7 @@
 //
 // As with update rules, every process of the job must register it, workers before they call it.
 //
-// Thread safety: functions may be registered in several threads. Each lane of each call has an object of its
+// Thread safety: functions may be registered in several threads. Each message of a call has an object of its
 // own.
 #pragma once
 
@@ -78,8 +82,9 @@ struct FunctionCall {
   ValueType type = ValueType::kFloat;  ///< of the table
   std::uint32_t width = 0;             ///< of the table
   bool is_addition = true;             ///< the table's rule is "add"
-  const double* parameters = nullptr;  ///< kMaxNamedParameters, in the order of the kind's
-  std::uint32_t numbers_a_key = 0;     ///< that come with the call's keys
+  /// kMaxNamedParameters, in the order of the kind's. They live as long as the function's object.
+  const double* parameters = nullptr;
+  std::uint32_t numbers_a_key = 0;  ///< that come with the call's keys
 };
 
 /// A row of a call.
@@ -138,8 +143,8 @@ struct ServerFunctionKind {
   /// Why the table or the parameters are not for this function. nullptr: all are.
   absl::Status (*check)(const FunctionCall& call) = nullptr;
   std::unique_ptr<ServerFunction> (*make)(const FunctionCall& call) = nullptr;
-  /// Puts the result of another part into `result`. nullptr: the numbers are added up, and so are the lists
-  /// of keys. What it does must not depend on the order of the parts.
+  /// Puts the result of another part into `result`, that of the first one; the parts come in the same order
+  /// in every run. nullptr: the numbers are added up, and the lists of keys become one.
   void (*merge)(FunctionResult& result, const FunctionResult& part, const FunctionCall& call) = nullptr;
 };
 

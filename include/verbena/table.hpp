@@ -236,9 +236,11 @@ class Table {
                                       std::span<const double> numbers = {}) const {
     return untyped_.call(function, keys, numbers);
   }
-  /// As call(). Keys and numbers are copied. Under BSP and A-BSP, one that changes rows ends some time after
-  /// this clock has ended for all workers, and a clock takes at most 64 messages of such calls to a lane
-  /// (RESOURCE_EXHAUSTED), each of an eighth of the inbox; otherwise clock() completes it.
+  /// As call(). Keys and numbers are copied. Returns when the operations in `after` have ended and, if it
+  /// changes rows, its messages are sent. Under BSP and A-BSP, one that changes rows ends some time after
+  /// this clock has ended for all workers, so that no other operation may begin after it, and a clock takes
+  /// at most 32 messages of such calls to a lane (RESOURCE_EXHAUSTED), each of an eighth of the inbox;
+  /// otherwise clock() completes it.
   PendingResult call_async(std::string_view function, Keys keys, std::span<const double> numbers = {},
                            const OperationOptions& options = {}) const {
     return untyped_.call_async(function, keys, numbers, options);

@@ -332,9 +332,16 @@ TEST(ServerFunctionErrorTest, WrongCallsChangeNothing) {
         RETURN_IF_ERROR(norms.status());
         EXPECT_THAT(norms->numbers, ElementsAre(40, 0, 0, 0, 0));
         std::vector<PendingResult> calls;
-        for (int i = 0; i < 64; ++i) calls.push_back(table->call_async("scale(factor=2)", kAllKeys));
+        for (int i = 0; i < 32; ++i) calls.push_back(table->call_async("scale(factor=2)", kAllKeys));
         EXPECT_THAT(message_of(table->call_async("scale(factor=2)", kAllKeys).wait()),
                     HasSubstr("needs more: call it for fewer keys"));
+        // Those that look have room, and nothing waits in the clock for what ends after it.
+        RETURN_IF_ERROR(table->call("norms", kAllKeys).status());
+        EXPECT_THAT(message_of(table->call_async("norms", kAllKeys, {}, {.after = {calls.back()}}).wait()),
+                    HasSubstr("cannot begin after a call that changes rows"));
+        std::vector<float> row(2);
+        EXPECT_THAT(message_of(table->pull_async(KeyRange{0, 1}, row, {.after = {calls.back()}}).wait()),
+                    HasSubstr("cannot begin after a call that changes rows"));
         RETURN_IF_ERROR(session.clock());
         for (PendingResult& call : calls) RETURN_IF_ERROR(call.wait());
         return table->call_async("scale(factor=2)", kAllKeys).done() ? wrong("has not waited for the clock")

@@ -75,7 +75,7 @@ TEST(CallMessageTest, NonsenseIsRefused) {
   EXPECT_THAT(error_of(good, 1, 3), ::testing::HasSubstr("the range 3 to 0"));
   EXPECT_THAT(error_of(good, 3, (std::uint64_t{257} << 32)), ::testing::HasSubstr("a text of 257 bytes"));
   EXPECT_THAT(error_of(good, 3, (std::uint64_t{5} << 32) + kMaxNumbersAKey + 1),
-              ::testing::HasSubstr("4097 numbers"));
+              ::testing::HasSubstr("1048577 numbers"));
   EXPECT_THAT(error_of(good, 3, (std::uint64_t{5} << 32) + 1),
               ::testing::HasSubstr("a call of 56 bytes, expected 72"));
   const std::vector<std::uint64_t> of_range = encoded({.range = {0, 9}, .text = "norms"});
@@ -151,6 +151,23 @@ TEST(CommonFunctionsTest, DoWhatTheHeaderSays) {
   EXPECT_THAT(rows, ElementsAre(-0.5F, 2, 0, 0, -3.5F, -5));
   run("set", rows, 2, std::vector<double>{6, 5, 4, 3, 2, 1});
   EXPECT_THAT(rows, ElementsAre(6, 5, 4, 3, 2, 1));
+}
+
+/// A table that has diverged is one that people look at.
+TEST(CommonFunctionsTest, WhatIsNoNumberIsTheLargest) {
+  const float none = std::nanf("");
+  std::vector<float> rows = {1, none, 5, none, 7};
+  EXPECT_THAT(run("top(count=3)", rows, 1).keys, ElementsAre(1, 3, 4));
+  EXPECT_TRUE(std::isnan(run("norms", rows, 1).numbers[4]));
+}
+
+/// What a rule keeps of a row that was set is what it keeps of a new one.
+TEST(CommonFunctionsTest, StatesBeginAgain) {
+  const UpdateRule rule = UpdateRule::find("adam", ValueType::kFloat, 1).value();
+  std::vector<std::uint64_t> state(rule.state_bytes() / 8, 12345);
+  float value = 3;
+  rule.adopt(reinterpret_cast<const std::byte*>(&value), reinterpret_cast<std::byte*>(state.data()));
+  EXPECT_EQ(state, std::vector<std::uint64_t>(state.size(), 0));
 }
 
 /// Rows with equal norms: the smaller keys first, whatever the parts are.

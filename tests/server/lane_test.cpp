@@ -552,9 +552,6 @@ TEST_F(LaneTest, RandomSchedulesKeepThePromise) {
   }
 }
 
-#ifndef VERBENA_SANITIZED  // sanitizers need address space of their own
-/// If there is no memory for updates that wait for others' clocks, the job must fail with an error. The
-/// thread and its process must not end.
 /// Of the first numbers of rows; the second ones are their negatives.
 constexpr auto norms_of = [](double rows, double first) {
   return std::vector<double>{rows, first == 0 ? 0.0 : 2.0, 2 * first, 2 * first * first, first};
@@ -688,6 +685,9 @@ TEST_F(LaneTest, AFunctionThatNobodyKnowsIsAnswered) {
   EXPECT_EQ(results_.at(0).status.code(), absl::StatusCode::kInvalidArgument);
 }
 
+#ifndef VERBENA_SANITIZED  // sanitizers need address space of their own
+/// If there is no memory for updates that wait for others' clocks, the job must fail with an error. The
+/// thread and its process must not end.
 TEST_F(LaneTest, WithoutMemoryItStopsAndSaysSo) {
   const auto stops_and_says_so = [&] {
     const std::vector<std::pair<Key, float>> rows(std::size_t{1} << 22, {kFirst, 1.0F});

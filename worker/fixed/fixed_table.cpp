@@ -20,7 +20,8 @@ namespace verbena::worker {
 
 namespace {
 
-/// The most asynchronous pushes under way, if the table sends each push at once: each takes a buffer.
+/// The most asynchronous pushes under way, if the table sends each push at once, or sends them before calls:
+/// each takes a buffer.
 constexpr std::size_t kMostAsyncPushes = 16;
 /// Of how many keys of a push the memory is fetched together.
 constexpr std::size_t kPushedTogether = 16;
@@ -128,11 +129,11 @@ FixedTable::FixedTable(SessionCore& session, std::uint32_t number, const TableOp
       is_sparse_(options.key_space == KeySpace::kSparse),
       read_bound_(rules_.read_bound),
       ships_ahead_(session.options().update_budget_mb_per_s > 0 && !rules_.holds_updates_back &&
-                   !rules_.acknowledges_at_once()),
+                   !rules_.acknowledges_at_once() && options.filter == protocol::kNoFilter),
       ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()),
       keeps_own_apart_(rules_.holds_updates_back),
       shipping_(session, number, options_.name, layout_,
-                PushFilter(protocol::FilterRule::find(options.filter).value())) {}
+                PushFilter(protocol::FilterRule::find(options.filter).value(), session.options().rank)) {}
 
 absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDescriptor& shard) {
   const protocol::TablePlacement placement = session_.placement().table(options_.rows);
@@ -475,10 +476,11 @@ absl::Status FixedTable::check_call(const Keys& keys, std::span<const double> nu
 
 absl::StatusOr<std::shared_ptr<Operation>> FixedTable::start_call(std::string_view function, const Keys& keys,
                                                                   std::span<const double> numbers,
-                                                                  Operations after, bool wait) {
+                                                                  bool wait) {
   RETURN_IF_ERROR(check_call(keys, numbers));
   const auto numbers_a_key = keys.size() == 0 ? 0 : static_cast<std::uint32_t>(numbers.size() / keys.size());
-  const auto bound = protocol::BoundFunction::find(function, layout_.rule, numbers_a_key);
+  const bool is_of_nothing = !keys.is_range() && keys.size() == 0;
+  const auto bound = protocol::BoundFunction::find(function, layout_.rule, numbers_a_key, !is_of_nothing);
   if (!bound.ok()) return bound.status();
   const auto call =
       std::make_shared<FunctionCallOperation>(*this, std::string(function), *bound, keys, numbers);
@@ -488,16 +490,19 @@ absl::StatusOr<std::shared_ptr<Operation>> FixedTable::start_call(std::string_vi
         "it: use call_async(), and wait after clock()",
         options_.name, to_string(options_.consistency), function));
   }
-  if (!call->fits()) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "table \"{}\": under {} a lane takes the keys of {} messages to functions in a clock, and "
-        "\"{}\" needs more: call it for fewer keys",
-        options_.name, to_string(options_.consistency), protocol::kMaxOpenCalls, function));
+  if (absl::Status status = call->check(); !status.ok()) {
+    return absl::Status(status.code(),
+                        fmt::format("table \"{}\": {}", options_.name, std::string(status.message())));
   }
   // The function sees what this worker has pushed. Where updates are held back, it could not.
+  // There, a change comes after this clock's updates, and also after those that the filter has kept back.
   if (!rules_.holds_updates_back)
-    RETURN_IF_ERROR(shipping_.ship_updates(parts_, protocol::BulkKind::kUpdatesAhead));
-  call->after = std::move(after);
+    RETURN_IF_ERROR(failing(shipping_.ship_updates(parts_, protocol::BulkKind::kUpdatesAhead)));
+  ships_all_ |= bound->changes_rows();
+  RETURN_IF_ERROR(session_.wait_until(
+      [&] { return rules_.holds_updates_back || most_outstanding() <= kMostAsyncPushes; },
+      session_.options().timeout_ms,
+      [&] { return fmt::format("the servers to apply updates before a call of \"{}\"", function); }));
   session_.start(call);
   if (bound->changes_rows()) {
     RETURN_IF_ERROR(
@@ -507,15 +512,21 @@ absl::StatusOr<std::shared_ptr<Operation>> FixedTable::start_call(std::string_vi
   return call;
 }
 
-absl::Status FixedTable::on_result(ServerLink& /*link*/, const protocol::BulkMessage& message) {
-  return awaited_calls_.on_piece(message);
+absl::Status FixedTable::on_result(ServerLink& link, const protocol::BulkMessage& message) {
+  return awaited_calls_.on_piece(link, message);
 }
 
 // ---- updates on their way
 
 absl::Status FixedTable::ship() {
   RETURN_IF_ERROR(shipping_.ship_subscriptions(parts_));
-  return shipping_.ship_clock(parts_, std::exchange(ships_all_, false));
+  return failing(shipping_.ship_clock(parts_, std::exchange(ships_all_, false)));
+}
+
+/// Who cannot ship ends the session: some updates may have been sent, and others not.
+absl::Status FixedTable::failing(absl::Status shipped) {
+  if (!shipped.ok()) session_.fail(shipped);
+  return shipped;
 }
 
 absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& message) {

@@ -61,8 +61,7 @@ class FixedTable : public TableCore {
   absl::Status pull(KeyRange range, std::byte* out, std::size_t values) override;
 
   absl::StatusOr<std::shared_ptr<Operation>> start_call(std::string_view function, const Keys& keys,
-                                                        std::span<const double> numbers, Operations after,
-                                                        bool wait) override;
+                                                        std::span<const double> numbers, bool wait) override;
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   [[nodiscard]] bool follows_clocks() const override { return true; }
   /// Sends the subscriptions and this clock's updates. The buffers of the updates become outstanding.
@@ -132,7 +131,7 @@ class FixedTable : public TableCore {
 
   const bool is_sparse_;
   const consistency::Clock read_bound_;
-  const bool ships_ahead_;       ///< within a clock, as the update budget allows
+  const bool ships_ahead_;       ///< within a clock, as the update budget allows; without a filter
   const bool ships_in_a_clock_;  ///< for this reason or another
   /// Wherever the row is read, a read is the server's row plus the sum of this worker's updates of the clock,
   /// as the server will add them. Sums of floats depend on their order, so cached rows contain none of these
@@ -150,6 +149,7 @@ class FixedTable : public TableCore {
   friend class FixedPull;
   friend class FunctionCallOperation;
 
+  absl::Status failing(absl::Status shipped);
   [[nodiscard]] absl::Status check_call(const Keys& keys, std::span<const double> numbers);
   absl::Status make_cache(Part& part) const;
   absl::Status push_at_once(bool wait);

@@ -12,6 +12,13 @@
 
 namespace verbena::worker {
 
+namespace {
+
+/// The rest of what a lane takes is for functions that only look, which must end before the clock does.
+constexpr std::size_t kMostHeldCalls = protocol::kMaxOpenCalls / 2;
+
+}  // namespace
+
 FunctionCallOperation::FunctionCallOperation(FixedTable& table, std::string text,
                                              const protocol::BoundFunction& function, const Keys& of,
                                              std::span<const double> numbers)
@@ -20,8 +27,7 @@ FunctionCallOperation::FunctionCallOperation(FixedTable& table, std::string text
       text_(std::move(text)),
       function_(function),
       numbers_a_key_(numbers.empty() ? 0 : static_cast<std::uint32_t>(numbers.size() / of.size())),
-      range_(of.is_range() ? of.range() : KeyRange{}),
-      result_(function.make()->result()) {
+      range_(of.is_range() ? of.range() : KeyRange{}) {
   add_messages(of, numbers);
 }
 
@@ -42,7 +48,7 @@ void FunctionCallOperation::add_messages(const Keys& of, std::span<const double>
     const std::size_t room =
         protocol::max_bulk_bytes(part.link->inbox->capacity_bytes()) - protocol::call_bytes(text_.size());
     const std::size_t most =
-        std::max<std::size_t>(room / protocol::call_bytes_a_key(numbers_a_key_), 1);  // see fits()
+        std::max<std::size_t>(room / protocol::call_bytes_a_key(numbers_a_key_), 1);  // see check()
     if (messages_.empty() || messages_.back().part != &part || messages_.back().count == most)
       messages_.push_back({.part = &part, .first = keys_.size()});
     ++messages_.back().count;
@@ -56,14 +62,30 @@ bool FunctionCallOperation::is_held_back() const {
   return function_.changes_rows() && table_.rules().holds_updates_back;
 }
 
-bool FunctionCallOperation::fits() const {
-  return std::all_of(messages_.begin(), messages_.end(), [&](const Message& message) {
-    const auto of_part =
-        static_cast<std::size_t>(std::count_if(messages_.begin(), messages_.end(), [&](const Message& other) {
-          return other.part == message.part;
-        }));
-    return !is_held_back() || message.part->view->open_calls + of_part <= protocol::kMaxOpenCalls;
-  });
+absl::Status FunctionCallOperation::check() const {
+  std::size_t of_part = 0;
+  for (std::size_t i = 0; i < messages_.size(); ++i) {
+    const Message& message = messages_[i];
+    const std::size_t most = protocol::max_bulk_bytes(message.part->link->inbox->capacity_bytes());
+    if (bytes_of(message) > most) {
+      return absl::ResourceExhaustedError(
+          fmt::format("a message of {} bytes for one key of \"{}\", expected at most {}: a larger inbox has "
+                      "room for it (inbox_bytes)",
+                      bytes_of(message), text_, most));
+    }
+    of_part = i > 0 && messages_[i - 1].part == message.part ? of_part + 1 : 1;
+    if (is_held_back() && message.part->view->open_calls + of_part > kMostHeldCalls) {
+      return absl::ResourceExhaustedError(
+          fmt::format("a lane takes {} messages to functions that change rows in a clock, and \"{}\" needs "
+                      "more: call it for fewer keys",
+                      kMostHeldCalls, text_));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::size_t FunctionCallOperation::bytes_of(const Message& message) const {
+  return protocol::call_bytes(text_.size()) + message.count * protocol::call_bytes_a_key(numbers_a_key_);
 }
 
 std::string FunctionCallOperation::other_wait() const {
@@ -82,7 +104,8 @@ bool FunctionCallOperation::advance() {
   const auto first = std::find_if(messages_.begin(), messages_.end(),
                                   [](const Message& message) { return !message.is_answered; });
   if (first == messages_.end()) {
-    for (const Message& message : messages_) function_.merge(result_, message.result);
+    result_ = messages_.empty() ? function_.make()->result() : std::move(messages_.front().result);
+    for (std::size_t i = 1; i < messages_.size(); ++i) function_.merge(result_, messages_[i].result);
     return true;
   }
   const bool is_under_way = first < messages_.begin() + static_cast<std::ptrdiff_t>(sent_);
@@ -127,8 +150,11 @@ bool FunctionCallOperation::send_next() {
   return true;
 }
 
-absl::StatusOr<bool> FunctionCallOperation::on_piece(std::size_t index, const protocol::BulkMessage& piece) {
+absl::StatusOr<bool> FunctionCallOperation::on_piece(const ServerLink& link, std::size_t index,
+                                                     const protocol::BulkMessage& piece) {
   Message& message = messages_[index];
+  if (message.part->link != &link || message.part->lane != piece.header.lane)
+    return absl::InvalidArgumentError("answered a call that another lane was asked");
   const absl::StatusOr<protocol::ResultPiece> taken = protocol::take_piece(piece, message.words);
   if (!taken.ok()) return taken.status();
   if (index >= sent_) return absl::InvalidArgumentError("answered a call before it was made");
@@ -139,7 +165,7 @@ absl::StatusOr<bool> FunctionCallOperation::on_piece(std::size_t index, const pr
   table_.session_.staging().give(*message.memory);
   message.is_answered = true;
   message.result = std::move(answer->result);
-  message.words = {};
+  std::vector<std::uint64_t>().swap(message.words);
   if (!answer->status.ok() && status.ok()) {
     status = absl::Status(answer->status.code(),
                           fmt::format("{}: {}", message.part->link->connection->peer_name(),
@@ -148,7 +174,7 @@ absl::StatusOr<bool> FunctionCallOperation::on_piece(std::size_t index, const pr
   return true;
 }
 
-absl::Status AwaitedCalls::on_piece(const protocol::BulkMessage& message) {
+absl::Status AwaitedCalls::on_piece(const ServerLink& link, const protocol::BulkMessage& message) {
   protocol::BulkMessage tagged = message;
   const absl::StatusOr<protocol::Tag> tag = protocol::take_tag(tagged);
   if (!tag.ok()) return tag.status();
@@ -156,7 +182,7 @@ absl::Status AwaitedCalls::on_piece(const protocol::BulkMessage& message) {
   if (found == calls_.end()) return absl::InvalidArgumentError("answered a call that nobody has made");
   const std::shared_ptr<FunctionCallOperation> call = found->second.call.lock();
   if (call == nullptr) return absl::OkStatus();
-  const absl::StatusOr<bool> was_last = call->on_piece(found->second.index, message);
+  const absl::StatusOr<bool> was_last = call->on_piece(link, found->second.index, message);
   if (was_last.ok() && *was_last) calls_.erase(found);
   return was_last.status();
 }

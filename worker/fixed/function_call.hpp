@@ -29,21 +29,23 @@ class FunctionCallOperation final : public Operation,
   FunctionCallOperation(FixedTable& table, std::string text, const protocol::BoundFunction& function,
                         const Keys& of, std::span<const double> numbers);
 
-  /// What it does waits on the servers until its clock ends.
-  [[nodiscard]] bool is_held_back() const;
+  /// What it does waits on the servers until its clock ends, and so does its end.
+  [[nodiscard]] bool is_held_back() const override;
   /// All its messages have been sent.
   [[nodiscard]] bool is_sent() const { return sent_ == messages_.size(); }
-  /// No lane is asked more than it may be before the clock ends.
-  [[nodiscard]] bool fits() const;
+  /// RESOURCE_EXHAUSTED: a message would be too large, or a lane would be asked more than it may be before
+  /// the clock ends.
+  [[nodiscard]] absl::Status check() const;
 
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
     return milestone == Milestone::kClock && !is_held_back();  // as FixedPull
   }
   [[nodiscard]] std::string other_wait() const override;
 
-  /// A lane's answer to message `index`, or a piece of it. Returns true if that was the last one.
-  /// INVALID_ARGUMENT: it is no such answer.
-  absl::StatusOr<bool> on_piece(std::size_t index, const protocol::BulkMessage& message);
+  /// An answer of this server to message `index`, or a piece of it. Returns true if that was the last one.
+  /// INVALID_ARGUMENT: it is no such answer, or that of another lane.
+  absl::StatusOr<bool> on_piece(const ServerLink& link, std::size_t index,
+                                const protocol::BulkMessage& message);
   /// REQUIRES: it has ended well.
   [[nodiscard]] const FunctionResult& result() const { return result_; }
 
@@ -64,6 +66,7 @@ class FunctionCallOperation final : public Operation,
     FunctionResult result;
   };
   void add_messages(const Keys& of, std::span<const double> numbers);
+  [[nodiscard]] std::size_t bytes_of(const Message& message) const;
 
   FixedTable& table_;
   const std::string text_;
@@ -87,7 +90,7 @@ class AwaitedCalls {
     return next_++;
   }
   /// INVALID_ARGUMENT: nobody waits for it, or it is no answer.
-  absl::Status on_piece(const protocol::BulkMessage& message);
+  absl::Status on_piece(const ServerLink& link, const protocol::BulkMessage& message);
 
  private:
   struct Awaited {

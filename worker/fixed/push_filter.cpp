@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <new>
 
 #include "protocol/random_bits.hpp"
 
@@ -32,30 +33,50 @@ void PushFilter::mark(const UpdateBuffer& current, const RowLayout& layout, cons
   const std::uint32_t records = current.records();
   travels_.assign(records, true);
   if (rule_.kind == Kind::kRandom) {
-    const std::uint64_t when = protocol::random_bits(static_cast<std::uint64_t>(clock));
+    const std::uint64_t when = protocol::random_bits(static_cast<std::uint64_t>(clock) << 13 ^ worker_);
     for (std::uint32_t i = 0; i < records; ++i) {
-      const std::uint64_t bits = protocol::random_bits(when ^ index_of(current.row(i)));
+      const std::uint64_t bits = protocol::random_bits(when ^ protocol::random_bits(current.key(i)));
       travels_[i] = protocol::random_fraction(bits) < rule_.share;
     }
     return;
   }
   sizes_.resize(records);
   for (std::uint32_t i = 0; i < records; ++i) sizes_[i] = size_of(layout, current.find(current.row(i)));
-  double least = rule_.least / std::pow(1 + static_cast<double>(clock), rule_.power);
-  if (rule_.kind == Kind::kTop) {
-    const auto count = static_cast<std::size_t>(std::ceil(rule_.share * records));
-    if (count == records) return;
-    sorted_ = sizes_;
-    const auto last = sorted_.begin() + static_cast<std::ptrdiff_t>(count);
-    // The largest that is kept back; of equal ones all are.
-    std::nth_element(sorted_.begin(), last, sorted_.end(), std::greater<>());
-    least = std::nextafter(*last, HUGE_VAL);
-  }
+  if (rule_.kind == Kind::kTop)
+    return mark_largest(static_cast<std::size_t>(std::ceil(rule_.share * records)));
+  const double least = rule_.least / std::pow(1 + static_cast<double>(clock), rule_.power);
   for (std::uint32_t i = 0; i < records; ++i) travels_[i] = sizes_[i] >= least;
+}
+
+/// Of equal ones at the limit, the first.
+void PushFilter::mark_largest(std::size_t count) {
+  if (count == sizes_.size()) return;
+  travels_.assign(sizes_.size(), false);
+  if (count == 0) return;
+  sorted_ = sizes_;
+  const auto last = sorted_.begin() + static_cast<std::ptrdiff_t>(count - 1);
+  std::nth_element(sorted_.begin(), last, sorted_.end(), std::greater<>());
+  const double least = *last;
+  std::size_t room = count - static_cast<std::size_t>(std::count_if(
+                                 sizes_.begin(), sizes_.end(), [&](double size) { return size > least; }));
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    const bool is_at_limit = sizes_[i] == least && room > 0;
+    if (is_at_limit) --room;
+    travels_[i] = sizes_[i] > least || is_at_limit;
+  }
 }
 
 std::optional<std::uint32_t> PushFilter::select(UpdateBuffer& current, UpdateBuffer& kept,
                                                 const RowLayout& layout, consistency::Clock clock) {
+  try {
+    return try_to_select(current, kept, layout, clock);
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<std::uint32_t> PushFilter::try_to_select(UpdateBuffer& current, UpdateBuffer& kept,
+                                                       const RowLayout& layout, consistency::Clock clock) {
   for (std::uint32_t i = 0; !kept.empty() && i < current.records(); ++i) {
     const protocol::Row row = current.row(i);
     std::byte* const before = kept.find(row);
@@ -80,9 +101,7 @@ bool PushFilter::take_all(UpdateBuffer& current, UpdateBuffer& kept, const RowLa
   for (std::uint32_t i = 0; i < kept.records(); ++i) {
     const protocol::Row row = kept.row(i);
     std::byte* const before = kept.find(row);
-    Key key = 0;
-    std::memcpy(&key, before - sizeof key, sizeof key);
-    const UpdateBuffer::Found found = current.find_or_add(row, key);
+    const UpdateBuffer::Found found = current.find_or_add(row, kept.key(i));
     if (found.values == nullptr) return false;
     if (!found.fresh) layout.rule.combine(before, found.values);
     std::memcpy(found.values, before, layout.row_bytes);

@@ -5,6 +5,8 @@
 // protocol/filter_rule.hpp has the choices.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -18,7 +20,8 @@ namespace verbena::worker {
 /// Thread safety: none; belongs to its table.
 class PushFilter {
  public:
-  explicit PushFilter(const protocol::FilterRule& rule) : rule_(rule) {}
+  /// `worker`: whose updates they are; each draws for itself.
+  PushFilter(const protocol::FilterRule& rule, std::uint32_t worker) : rule_(rule), worker_(worker) {}
 
   [[nodiscard]] bool sends_all() const { return rule_.kind == protocol::FilterRule::Kind::kNone; }
   /// `current`, the updates of a clock, becomes what travels of them and of what was kept back of their rows;
@@ -30,9 +33,13 @@ class PushFilter {
   static bool take_all(UpdateBuffer& current, UpdateBuffer& kept, const RowLayout& layout);
 
  private:
+  std::optional<std::uint32_t> try_to_select(UpdateBuffer& current, UpdateBuffer& kept,
+                                             const RowLayout& layout, consistency::Clock clock);
+  void mark_largest(std::size_t count);
   void mark(const UpdateBuffer& current, const RowLayout& layout, consistency::Clock clock);
 
   protocol::FilterRule rule_;
+  std::uint32_t worker_;
   std::vector<bool> travels_;  ///< by record
   std::vector<double> sizes_;  ///< scratch
   std::vector<double> sorted_;

@@ -64,9 +64,7 @@ std::byte* UpdateBuffer::add(Row row, Key key) {
 
 bool UpdateBuffer::move_to(Row row, UpdateBuffer& other) {
   const std::uint32_t slot = index_.find(row) - 1;
-  Key key = 0;
-  std::memcpy(&key, record(slot), sizeof key);
-  std::byte* const to = other.add(row, key);
+  std::byte* const to = other.add(row, key(slot));
   if (to == nullptr) return false;
   std::memcpy(to, values(slot), record_bytes_ - sizeof(Key));
   remove(row);

@@ -2,6 +2,7 @@
 // row, in the same bytes in which they will be sent: chunks of [BulkHeader][record][record]…
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -49,6 +50,11 @@ class UpdateBuffer {
   [[nodiscard]] std::uint32_t records() const { return records_; }
   /// REQUIRES: i < records().
   [[nodiscard]] protocol::Row row(std::uint32_t i) const { return rows_[i]; }
+  [[nodiscard]] Key key(std::uint32_t i) const {
+    Key key = 0;
+    std::memcpy(&key, record(i), sizeof key);
+    return key;
+  }
   [[nodiscard]] bool empty() const { return records_ == 0; }
   [[nodiscard]] std::size_t chunks() const { return (records_ + per_chunk_mask_) >> per_chunk_shift_; }
   /// REQUIRES: i < chunks(). `memory` is that of the whole chunk; the message is its first message_bytes(i)

@@ -164,6 +164,7 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
                 {{"--load", path("m"), "--start", path("o")}, "--start: with --load"},
                 {{"--start", path("none")}, "none"},
                 {{"--start", path("of rank 1"), "--rank", "2"}, "of rank 1: a model of rank 1, expected 2"},
+                {{"--filter", "some"}, "expected none, significant"},
                 {{"--min-count", "0"}, "--min-count: expected 1 to 255, found 0"},
                 {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"},
                 {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
@@ -204,6 +205,30 @@ TEST_F(CtrTest, StartsFromASavedModel) {
     const Job job{.consistency = consistency, .workers = 3};
     EXPECT_NEAR(first_loss(with({"--start", model}), &job), resumed, 0.01);
   }
+}
+
+/// What is kept back is sent in the end, also without a test.
+TEST_F(CtrTest, FiltersKeepGradientsBack) {
+  const auto model_with = [&](const std::string& filter, const std::string& test_fraction) {
+    const auto application =
+        parsed_({"--filter", filter, "--test-fraction", test_fraction, "--output", path("model")});
+    train(*application, {.consistency = Bsp{}, .workers = 2});
+    return contents(path("model"));
+  };
+  const std::string all = model_with("none", "0.2");
+  EXPECT_EQ(model_with("significant(least=0)", "0.2"), all);
+  EXPECT_NE(model_with("significant(least=3)", "0.2"), all);
+  const std::string at_the_end = model_with("significant(least=1e9)", "0");
+  EXPECT_GT(std::count(at_the_end.begin(), at_the_end.end(), '\n'),
+            std::count(all.begin(), all.end(), '\n') / 2);
+}
+
+/// Some workers have nothing to set, and no feature has factors.
+TEST_F(CtrTest, StartsFromASmallModel) {
+  std::ofstream(path("small")) << "# verbena ctr: rank 2\n0:1\t1\t0\t0\n";
+  const auto application = parsed_({"--rank", "2", "--start", path("small")});
+  EXPECT_GT(train(*application, {.consistency = Bsp{}, .workers = 3}).at("test_auc"), 0.6);
+  EXPECT_GT(alone({"--rank", "2", "--start", path("small")}).at("test_auc"), 0.6);
 }
 
 /// Features that came too seldom have no weight, and others no factors.

@@ -42,8 +42,9 @@ class PushFilterTest : public ::testing::Test {
     return rows;
   }
   /// What travels of 100 rows whose values are 1, −2, 3, … 100; checks that the others are kept back.
-  std::map<std::uint64_t, float> sent(const std::string& text, consistency::Clock clock = 0) {
-    PushFilter filter(protocol::FilterRule::find(text).value());
+  std::map<std::uint64_t, float> sent(const std::string& text, consistency::Clock clock = 0,
+                                      std::uint32_t worker = 0) {
+    PushFilter filter(protocol::FilterRule::find(text).value(), worker);
     current_ = buffer();
     kept_ = buffer();
     for (std::uint64_t row = 0; row < 100; ++row)
@@ -85,16 +86,28 @@ TEST_F(PushFilterTest, TheLargestShareTravels) {
   }
 }
 
+TEST_F(PushFilterTest, OfEqualOnesTheShareTravels) {
+  PushFilter filter(protocol::FilterRule::find("top(share=0.4)").value(), 0);
+  current_ = buffer();
+  kept_ = buffer();
+  for (const auto& [row, value] : {std::pair(1, 3.0F), {2, 3.0F}, {3, 3.0F}, {4, 9.0F}, {5, 1.0F}})
+    add(static_cast<std::uint64_t>(row), value);
+  EXPECT_EQ(filter.select(*current_, *kept_, layout_, 0), 3U);
+  EXPECT_EQ(rows_of(*current_).size(), 2U);
+  EXPECT_EQ(rows_of(*current_).count(4), 1U);
+}
+
 TEST_F(PushFilterTest, ARandomShareTravels) {
   const auto first = sent("random(share=0.3)");
   EXPECT_GT(first.size(), 15U);
   EXPECT_LT(first.size(), 45U);
   EXPECT_EQ(sent("random(share=0.3)"), first);
   EXPECT_NE(sent("random(share=0.3)", /*clock=*/1), first);
+  EXPECT_NE(sent("random(share=0.3)", /*clock=*/0, /*worker=*/1), first);
 }
 
 TEST_F(PushFilterTest, WhatIsNoNumberTravels) {
-  PushFilter filter(protocol::FilterRule::find("significant(least=5)").value());
+  PushFilter filter(protocol::FilterRule::find("significant(least=5)").value(), 0);
   current_ = buffer();
   add(1, std::nanf(""));
   add(2, 1);
@@ -105,7 +118,7 @@ TEST_F(PushFilterTest, WhatIsNoNumberTravels) {
 }
 
 TEST_F(PushFilterTest, WhatIsKeptBackAddsUp) {
-  PushFilter filter(protocol::FilterRule::find("significant(least=5)").value());
+  PushFilter filter(protocol::FilterRule::find("significant(least=5)").value(), 0);
   kept_ = buffer();
   const auto clock = [&](const std::map<std::uint64_t, float>& updates) {
     current_ = buffer();
