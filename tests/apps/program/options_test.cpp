@@ -135,6 +135,7 @@ TEST_F(OptionsTest, WhatTakesAnyTextSaysWhetherItIsAPath) {
                                           "WORD,WORD,…",
                                           "MODEL",
                                           "FORMAT",
+                                          "FILTER",
                                           "LOSS",
                                           "auto|static|localize|intent",
                                           "words|whitespace",
