@@ -129,7 +129,8 @@ class Peer {
   [[nodiscard]] const transport::RingSender& sender() const { return *sender_; }
   void send(const protocol::BulkHeader& header, std::string_view payload = {}) {
     std::memcpy(memory_->bytes().data(), &header, sizeof header);
-    std::memcpy(memory_->bytes().data() + sizeof header, payload.data(), payload.size());
+    if (!payload.empty())
+      std::memcpy(memory_->bytes().data() + sizeof header, payload.data(), payload.size());
     EXPECT_EQ(sender_->try_send(memory_->bytes().first(sizeof header + payload.size()), *memory_),
               transport::SendResult::kSent);
   }
