@@ -200,9 +200,9 @@ absl::Status open(verbena_session& session, const verbena_table_options* options
   const absl::StatusOr<verbena_table_options> given = as_here(options, VERBENA_TABLE_OPTIONS);
   if (!given.ok()) return given.status();
   if (given->name == nullptr || given->consistency == nullptr || given->rule == nullptr ||
-      given->initial == nullptr || given->admission == nullptr) {
+      given->initial == nullptr || given->admission == nullptr || given->filter == nullptr) {
     return absl::InvalidArgumentError(
-        "a table's name, consistency, rule, initial and admission are texts, not NULL");
+        "a table's name, consistency, rule, initial, admission and filter are texts, not NULL");
   }
   const absl::StatusOr<ConsistencyModel> model = parse_consistency(given->consistency);
   if (!model.ok()) return model.status();
@@ -221,6 +221,7 @@ absl::Status open(verbena_session& session, const verbena_table_options* options
        .initial = given->initial,
        .seed = given->seed,
        .admission = given->admission,
+       .filter = given->filter,
        .cache_rows = given->cache_rows},
       type);
   if (!opened.ok()) return opened.status();

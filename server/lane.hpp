@@ -99,8 +99,8 @@ class Lane {
   /// sparse table grows faster than that thread gets it memory (region_desk.hpp).
   bool poll();
 
-  /// The worker makes another call. False: it may not, before it has been told of others. From any thread,
-  /// before the call's task is enqueued.
+  /// The worker makes another call. False: it may not, before it has been told of others. Called by the
+  /// thread that enqueues the worker's tasks, before that of the call.
   [[nodiscard]] bool may_call(std::uint32_t worker);
 
   [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }

@@ -163,7 +163,7 @@ class ClickThrough final : public Application {
   std::int64_t min_count_ = 1;
   std::int64_t factor_min_count_ = 10;
   std::string start_;
-  std::string filter_ = "none";
+  std::string filter_{protocol::kNoFilter};
 };
 
 Files ClickThrough::files() const {

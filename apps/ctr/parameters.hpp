@@ -17,6 +17,7 @@
 #include "apps/data/score_histogram.hpp"
 #include "apps/training_watch.hpp"
 #include "protocol/admission.hpp"
+#include "protocol/filter_rule.hpp"
 #include "protocol/initial_values.hpp"
 #include "protocol/update_rule.hpp"
 #include <verbena/session.hpp>
@@ -33,7 +34,7 @@ struct Rules {
   std::uint64_t seed = 1;                                ///< of the factors
   std::string weight_admission{protocol::kAdmitAlways};  ///< when a feature gets a weight
   std::string factor_admission{protocol::kAdmitAlways};  ///< when it gets factors
-  std::string filter{"none"};                            ///< which gradients are kept back
+  std::string filter{protocol::kNoFilter};               ///< which gradients are kept back
 };
 
 /// Sets to zero the factors of features that have never been trained: they would only add noise to a

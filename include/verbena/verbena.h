@@ -166,11 +166,12 @@ typedef struct verbena_table_options {
   const char* initial;
   uint64_t seed;
   const char* admission; /* with which push a key gets its row: "always", "count(least=10)" */
+  const char* filter;    /* of any static table: what is kept back, "none", "significant(least=1)" */
 } verbena_table_options;
 #define VERBENA_TABLE_OPTIONS                                                                               \
   {                                                                                                         \
     sizeof(verbena_table_options), NULL, 0, 1, VERBENA_FLOAT, "ssp", 0, "add", UINT64_MAX, 0, 0, "zero", 0, \
-        "always"                                                                                            \
+        "always", "none"                                                                                    \
   }
 
 typedef struct verbena_table verbena_table;
@@ -201,8 +202,9 @@ typedef struct verbena_result {
 } verbena_result;
 /* Table::call(): the servers do something with rows of a static table where they lie: "norms",
  * "top(count=100)", … (<verbena/server_function.hpp>). `keys`: a list, or a range; { NULL, 0, SIZE_MAX } are
- * all. `numbers`: equally many for each key of a list, for functions that want some; may be NULL if
- * `number_count` is 0. End the result with verbena_end_result(). */
+ * all. Functions that change rows are not for tables under "bsp" and "a-bsp", where rows change
+ * when the clock ends. `numbers`: equally many for each key of a list, for functions that want some; may be
+ * NULL if `number_count` is 0. End the result with verbena_end_result(). */
 verbena_code verbena_call(const verbena_table* table, const char* function, verbena_keys keys,
                           const double* numbers, size_t number_count, verbena_result** result);
 void verbena_end_result(verbena_result* result);

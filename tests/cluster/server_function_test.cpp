@@ -33,19 +33,22 @@ struct FunctionCase {
   KeySpace key_space = KeySpace::kDense;
 };
 
+TableOptions called_table(const TestRows& rows, const char* model) {
+  TableOptions options = rows.options("rows");
+  options.width = kFunctionWidth;
+  options.consistency = parse_consistency(model).value();
+  return options;
+}
+
 class ServerFunctionTest : public ::testing::TestWithParam<FunctionCase> {};
 
 /// Each worker calls for all rows, some keys and a range, before and after all have pushed.
 TEST_P(ServerFunctionTest, SeesWhatAPullWouldSee) {
   constexpr std::uint64_t kRows = 500;
-  const ConsistencyModel model = parse_consistency(GetParam().model).value();
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 2, .lanes = 2}, [&](Session& session) -> absl::Status {
         const TestRows rows(GetParam().key_space, kRows);
-        TableOptions options = rows.options("rows");
-        options.width = kFunctionWidth;
-        options.consistency = model;
-        auto table = session.table<float>(options);
+        auto table = session.table<float>(called_table(rows, GetParam().model));
         RETURN_IF_ERROR(table.status());
         auto norms = table->call("norms", kAllKeys);
         RETURN_IF_ERROR(norms.status());
@@ -99,14 +102,10 @@ TEST_P(ServerFunctionTest, SeesWhatAPullWouldSee) {
 /// One worker sets, scales and sets again, in the order in which it calls; all see it after a barrier.
 TEST_P(ServerFunctionTest, ChangesRowsInOrder) {
   constexpr std::uint64_t kRows = 300;
-  const ConsistencyModel model = parse_consistency(GetParam().model).value();
   const ClusterResult result = run_cluster(
       {.servers = 2, .workers = 2, .lanes = 1, .lanes_step = 1}, [&](Session& session) -> absl::Status {
         const TestRows rows(GetParam().key_space, kRows);
-        TableOptions options = rows.options("rows");
-        options.width = kFunctionWidth;
-        options.consistency = model;
-        auto table = session.table<float>(options);
+        auto table = session.table<float>(called_table(rows, GetParam().model));
         RETURN_IF_ERROR(table.status());
         std::vector<float> values(kRows * kFunctionWidth, 1);
         RETURN_IF_ERROR(table->pull(rows.all(), values));  // so that rows are cached, and subscribed

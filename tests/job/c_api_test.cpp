@@ -45,6 +45,14 @@ TEST(CApiTest, CallsServerFunctions) {
   EXPECT_EQ(std::vector(result->numbers, result->numbers + result->number_count),
             (std::vector<double>{5, 2}));
   verbena_end_result(result);
+  verbena_table* wrong = nullptr;
+  table_options.name = "filtered";
+  table_options.filter = "some";
+  EXPECT_EQ(verbena_open(session, &table_options, &wrong), VERBENA_INVALID_ARGUMENT);
+  EXPECT_THAT(verbena_last_error(), ::testing::HasSubstr("expected none, significant"));
+  table_options.filter = nullptr;
+  EXPECT_EQ(verbena_open(session, &table_options, &wrong), VERBENA_INVALID_ARGUMENT);
+  EXPECT_THAT(verbena_last_error(), ::testing::HasSubstr("and filter are texts, not NULL"));
   EXPECT_EQ(verbena_call(table, "no-such", some, nullptr, 0, &result), VERBENA_INVALID_ARGUMENT);
   EXPECT_THAT(verbena_last_error(), ::testing::HasSubstr("no server function \"no-such\""));
   verbena_close(session);

@@ -678,6 +678,37 @@ TEST_F(LaneTest, SubscribersGetWhatACallChanges) {
   }
 }
 
+/// A change of a held-back clock takes the step of that clock, as its updates do.
+TEST_F(LaneTest, AHeldChangeBelongsToItsClock) {
+  start(Bsp{}, 2, 100, Lane::kPushBuffers, {}, "sgd(rate=1,decay=0.5)");
+  updates(0, {{105, -4}});
+  clock(0, 1);
+  clock(1, 1);
+  call(0, "regularize(l2=1)", 1);
+  clock(0, 2);
+  clock(1, 2);
+  poll(0);
+  EXPECT_EQ(row(105), 4 - 0.5F * 4);
+}
+
+/// A short call does not wait for a long one.
+TEST_F(LaneTest, CallsThatLookTakeTurns) {
+  start(Asp{}, 2);
+  lane_->enqueue({.kind = LaneTask::Kind::kCall,
+                  .worker = 0,
+                  .call = std::make_shared<FunctionRun>(
+                      0, 0, 0, protocol::CallMessage{.tag = 1, .keys = std::vector<Key>(100'000, 105)},
+                      protocol::BoundFunction::find("norms", shard_->rule, 0))});
+  EXPECT_TRUE(lane_->may_call(0));
+  call(1, "norms", 0, 2);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(lane_->poll());
+  collect(false);
+  EXPECT_TRUE(results_.contains(2));
+  EXPECT_FALSE(results_.contains(1));
+  poll(0);
+  EXPECT_TRUE(results_.contains(1));
+}
+
 TEST_F(LaneTest, AFunctionThatNobodyKnowsIsAnswered) {
   start(Bsp{}, 1);
   call(0, "no-such-function");

@@ -120,9 +120,7 @@ bool FunctionCallOperation::send_next() {
   SessionCore& session = table_.session_;
   if (part.view->open_calls == protocol::kMaxOpenCalls) return false;
   if (!message.memory) {
-    const std::size_t bytes =
-        protocol::call_bytes(text_.size()) + message.count * protocol::call_bytes_a_key(numbers_a_key_);
-    const absl::StatusOr<LocalSpan> memory = session.staging().take(bytes);
+    const absl::StatusOr<LocalSpan> memory = session.staging().take(bytes_of(message));
     if (!memory.ok()) {
       session.fail(memory.status());
       return false;
