@@ -25,7 +25,7 @@ struct Rules {
   /// clock() returns at clock c when m ≥ c − clock_bound.
   Clock clock_bound = kNoBound;
   /// Updates of a clock wait on the server until every worker has finished it, then are applied in the order
-  /// of workers.
+  /// of workers: the model says so, or the table's update rule (with_one_step()).
   bool holds_updates_back = false;
   /// The first worker to finish its examples of a clock ends the iteration for all.
   bool ends_early = false;
@@ -41,6 +41,12 @@ struct Rules {
 
   /// The server tells a worker of applied updates as soon as they are, not at the next clock.
   [[nodiscard]] constexpr bool acknowledges_at_once() const { return pushes_at_once || value_bound > 0; }
+  /// The same with updates held back, if `all` that workers push in a clock becomes one step.
+  [[nodiscard]] constexpr Rules with_one_step(bool all) const {
+    Rules rules = *this;
+    rules.holds_updates_back |= all;
+    return rules;
+  }
   /// The update rule must be addition, because updates are weighted, or their sums are bounded.
   [[nodiscard]] constexpr bool needs_sums() const { return weighs_means || value_bound > 0; }
   /// Workers may be any number of clocks apart.

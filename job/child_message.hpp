@@ -37,12 +37,13 @@ struct SessionCount {
   const char* name;
   std::uint64_t SessionStatistics::*value;
 };
-inline constexpr std::array<SessionCount, 10> kSessionCounts = {
+inline constexpr std::array<SessionCount, 11> kSessionCounts = {
     {{"rows_pulled", &SessionStatistics::rows_pulled},
      {"rows_pushed", &SessionStatistics::rows_pushed},
      {"rows_eagerly_received", &SessionStatistics::rows_eagerly_received},
      {"rows_shipped", &SessionStatistics::rows_shipped},
      {"rows_kept_back", &SessionStatistics::rows_kept_back},
+     {"update_bytes", &SessionStatistics::update_bytes},
      {"rows_shipped_ahead", &SessionStatistics::rows_shipped_ahead},
      {"value_bound_waits", &SessionStatistics::value_bound_waits},
      {"requests_posted", &SessionStatistics::requests_posted},

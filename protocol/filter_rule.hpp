@@ -5,6 +5,10 @@
 //   significant(least=1,power=0)    rows with a value of at least least / (1 + clock)^power in size travel
 //   top(share=0.1)                  of a lane's rows, this share with the largest values
 //   random(share=0.5)               this share of the rows, drawn anew for each clock
+//   bf16, int8                      all, their values rounded: to the 8 leading bits of a float (bfloat16),
+//   or
+//                                   to multiples of a 127th of the largest one of the lane's
+//   top(share=0.1)+int8, …          one of those that choose rows, and one of those that round
 #pragma once
 
 #include <cstdint>
@@ -18,6 +22,7 @@ inline constexpr std::string_view kNoFilter = "none";
 
 struct FilterRule {
   enum class Kind : std::uint8_t { kNone, kSignificant, kTop, kRandom };
+  enum class Rounding : std::uint8_t { kNone, kBfloat, kInt8 };
 
   /// INVALID_ARGUMENT: the text is none of the above.
   static absl::StatusOr<FilterRule> find(std::string_view text);
@@ -26,6 +31,9 @@ struct FilterRule {
   double least = 0;
   double power = 0;
   double share = 1;
+  Rounding rounding = Rounding::kNone;
+
+  [[nodiscard]] bool sends_all() const { return kind == Kind::kNone && rounding == Rounding::kNone; }
 };
 
 }  // namespace verbena::protocol

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include "base/word_copy.hpp"
 
@@ -225,6 +226,42 @@ struct Ftrl : OfGradients, Keeps<2> {
   }
 };
 
+struct Proximal : OfGradients {
+  static constexpr std::string_view kName = "proximal";
+  static constexpr bool kOneStepAClock = true;
+  static constexpr std::uint32_t kWidthMultiple = 2;
+  static constexpr std::array kParameters = {
+      NamedParameter{.name = "l1", .usual = 0, .least = 0, .most = kHuge},
+      NamedParameter{.name = "damping", .usual = 1, .least = kTiny, .most = kHuge}};
+  /// Δ − 1 for each w, so that it begins as 1.
+  static std::size_t state_bytes(ValueType type, std::uint32_t width) {
+    return (value_bytes(type) * (width / 2) + 7) / 8 * 8;
+  }
+  template <class Value>
+  static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
+                    const double* constants) {
+    const auto l1 = static_cast<Value>(constants[0]);
+    const auto damping = static_cast<Value>(constants[1]);
+    const std::uint32_t weights = width / 2;
+    auto* const kept = reinterpret_cast<Value*>(state);
+    for (std::uint32_t i = 0; i < weights; ++i) {
+      const Value g = load_whole(update + i);
+      const Value u = damping * load_whole(update + weights + i) + static_cast<Value>(1e-10);
+      const Value w = row[i];
+      const Value most = 1 + kept[i];
+      Value d = -w;
+      if (g + l1 <= u * w) d = -(g + l1) / u;
+      if (g - l1 >= u * w) d = -(g - l1) / u;
+      if (!(u > 0)) d = std::numeric_limits<Value>::quiet_NaN();  // a broken bound must not go unnoticed
+      // The other way round, not a number would become the bound.
+      d = d > most ? most : d < -most ? -most : d;
+      kept[i] = std::min<Value>(5, 2 * std::abs(d) + static_cast<Value>(0.1)) - 1;
+      store_whole(row + i, w + d);
+      store_whole(row + weights + i, g);
+    }
+  }
+};
+
 template <class Rule>
 UpdateRuleKind kind_of() {
   return update_rule_kind<Rule>([](ValueType type) {
@@ -237,9 +274,9 @@ UpdateRuleKind kind_of() {
 }  // namespace
 
 std::span<const UpdateRuleKind> gradient_rules() {
-  static const std::array kKinds = {kind_of<Sgd>(),     kind_of<Momentum>(),
-                                    kind_of<Adagrad>(), kind_of<RowwiseAdagrad>(),
-                                    kind_of<Adam>(),    kind_of<Ftrl>()};
+  static const std::array kKinds = {
+      kind_of<Sgd>(),  kind_of<Momentum>(), kind_of<Adagrad>(), kind_of<RowwiseAdagrad>(),
+      kind_of<Adam>(), kind_of<Ftrl>(),     kind_of<Proximal>()};
   return kKinds;
 }
 

@@ -34,7 +34,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 17;
+constexpr std::uint32_t kVersion = 18;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -278,9 +278,9 @@ enum class BulkKind : std::uint32_t {
   /// worker → its own server: a tag, and `count` slots that the worker has taken, each with its key before
   /// it; these slots own their rows from now on.
   kInstall = 8,
-  /// worker → server: a Descriptor of a kUpdates or kUpdatesAhead, with its header, that lies in the worker's
-  /// memory and was granted to the server. It stays as it is until it is applied. Only to servers that can
-  /// map it (Welcome::reads_in_place).
+  /// worker → server: a Descriptor of a kUpdates, kUpdatesAhead or kPackedUpdates, with its header, that lies
+  /// in the worker's memory and was granted to the server. It stays as it is until it is applied. Only to
+  /// servers that can map it (Welcome::reads_in_place).
   kElsewhere = 9,
   /// worker → server: a call of a server function for rows of `table` in `lane`, made at clock `clock`; its
   /// `count` keys, or, if there are none, its range (server_function.hpp).
@@ -288,7 +288,14 @@ enum class BulkKind : std::uint32_t {
   /// server → worker: a piece of the answer to a kCall, `count` words. `clock`, `applied` and `subscriptions`
   /// as in a kRows without rows.
   kResult = 11,
+  /// worker → server: as kUpdates or kUpdatesAhead, `count` updates in fewer bytes (packed_updates.hpp).
+  kPackedUpdates = 12,
 };
+
+/// Whether updates are in the message, in whatever form.
+constexpr bool has_updates(BulkKind kind) {
+  return kind == BulkKind::kUpdates || kind == BulkKind::kUpdatesAhead || kind == BulkKind::kPackedUpdates;
+}
 
 struct BulkHeader {
   BulkKind kind = BulkKind::kUpdates;
@@ -296,13 +303,15 @@ struct BulkHeader {
   std::uint32_t lane = 0;
   std::uint32_t count = 0;
   std::int64_t clock = 0;
-  /// kRows: how many of this worker's kUpdates messages for `lane` the lane had applied. These rows hold
+  /// kRows: how many of this worker's messages with updates for `lane` the lane had applied: of tables whose
+  /// updates it applies as they come, and of those whose updates wait for the ends of clocks. These rows hold
   /// exactly those.
   std::uint64_t applied = 0;
+  std::uint64_t applied_held = 0;
   /// kRows: how many of this worker's kSubscribe and kUnsubscribe messages the lane had processed.
   std::uint64_t subscriptions = 0;
 };
-static_assert(sizeof(BulkHeader) == 40 && std::is_trivially_copyable_v<BulkHeader>);
+static_assert(sizeof(BulkHeader) == 48 && std::is_trivially_copyable_v<BulkHeader>);
 
 /// Where the records of a kPush or kInstall begin: after the header and the tag.
 constexpr std::size_t kTaggedRecordsBegin = sizeof(BulkHeader) + sizeof(Tag);
@@ -359,7 +368,7 @@ absl::Status check_keys(const BulkMessage& message, KeyRange range);
 absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, const HashedKeys& keys);
 absl::Status check_keys(const BulkMessage& message, const HashedKeys& keys);
 
-/// The error for a record with a key that is not in `range`.
+/// The error for a record with a key that is not in `range`, or `keys`.
 [[nodiscard]] absl::Status wrong_record(Key key, KeyRange range);
 [[nodiscard]] absl::Status wrong_record(Key key, const HashedKeys& keys);
 

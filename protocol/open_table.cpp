@@ -52,6 +52,13 @@ absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeed
         fmt::format("table \"{}\": {} works with sums, not with the rule \"{}\"", open.name, open.consistency,
                     open.rule));
   }
+  if ((!needs.bounds_lead || is_dynamic) && rule->takes_one_step_a_clock()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": updates of the rule \"{}\" wait until all workers have finished their "
+                    "clock, and under {}{} "
+                    "nothing says how far they are apart",
+                    open.name, open.rule, open.consistency, is_dynamic ? ", dynamic," : ""));
+  }
   if (is_dynamic && rule->changes_with_clock()) {
     return absl::InvalidArgumentError(fmt::format(
         "table \"{}\" is dynamic: no clock is known for the steps of the rule \"{}\"", open.name, open.rule));

@@ -74,9 +74,10 @@ void visit_attributes(Visitor&& visit) {
 
 /// What a consistency model requires of its table.
 struct ModelNeeds {
-  bool sums = false;       ///< a rule that adds, because updates are weighted, or their sums bounded
-  bool fractions = false;  ///< no whole numbers, because updates are weighted
-  bool rows_stay = false;  ///< no dynamic table, because clocks do not follow a row that moves
+  bool sums = false;        ///< a rule that adds, because updates are weighted, or their sums bounded
+  bool fractions = false;   ///< no whole numbers, because updates are weighted
+  bool bounds_lead = true;  ///< of clocks; otherwise no rule that takes one step for a clock
+  bool rows_stay = false;   ///< no dynamic table, because clocks do not follow a row that moves
 };
 
 /// Returns the table's update rule if model, rule, value type, keys, initial values, admission and allocation

@@ -37,14 +37,35 @@ absl::StatusOr<UpdateRule> UpdateRule::find(std::string_view text, ValueType typ
     return absl::InvalidArgumentError(
         fmt::format("the update rule \"{}\" has not all functions for {}", named->name, name_of(type)));
   }
+  if (kind->one_step_a_clock && all.predict != nullptr) {
+    return absl::InvalidArgumentError(fmt::format(
+        "the update rule \"{}\" takes one step for all workers, and cannot show one what its updates will do",
+        named->name));
+  }
+  if (width % kind->width_multiple != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("the update rule \"{}\": expected a width that is a multiple of {}, found {}",
+                    named->name, kind->width_multiple, width));
+  }
   const auto values = named->values_of(kTheRule, kind->parameters);
   if (!values.ok()) return values.status();
   rule.parameters_ = *values;
   rule.to_constants_ = kind->constants;
+  rule.one_step_a_clock_ = kind->one_step_a_clock;
   rule.changes_with_clock_ = kind->constants != nullptr && (kind->changes_with_clock == nullptr ||
                                                             kind->changes_with_clock(values->data()));
   rule.make_constants(0);
   return rule;
+}
+
+bool UpdateRule::sums_updates() const {
+  if (is_addition()) return true;
+  return visit_value_type(type_, [&]<class Value>() {
+    std::vector<Value> update(width_, Value{1});
+    const std::vector<Value> later(width_, Value{2});
+    combine(reinterpret_cast<std::byte*>(update.data()), reinterpret_cast<const std::byte*>(later.data()));
+    return std::all_of(update.begin(), update.end(), [](Value value) { return value == 3; });
+  });
 }
 
 void UpdateRule::make_constants(std::int64_t clock) {

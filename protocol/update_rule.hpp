@@ -42,6 +42,10 @@ class UpdateRule {
   [[nodiscard]] bool is_addition() const { return functions_.apply == nullptr; }
   /// Whether predict() shows a worker its own updates.
   [[nodiscard]] bool predicts() const { return is_addition() || functions_.predict != nullptr; }
+  /// Whether the updates of all workers in a clock wait for each other, and become one step.
+  [[nodiscard]] bool takes_one_step_a_clock() const { return one_step_a_clock_; }
+  /// Whether two updates of a row that are combined are their sum, as far as a try of this rule can tell.
+  [[nodiscard]] bool sums_updates() const;
   [[nodiscard]] std::size_t state_bytes() const { return state_bytes_; }
   /// Whether its steps depend on the clock.
   [[nodiscard]] bool changes_with_clock() const { return changes_with_clock_; }
@@ -113,6 +117,7 @@ class UpdateRule {
   std::array<double, kMaxNamedParameters> constants_ = {};  ///< those of clock_
   std::int64_t clock_ = 0;
   bool changes_with_clock_ = false;
+  bool one_step_a_clock_ = false;
 };
 
 }  // namespace verbena::protocol

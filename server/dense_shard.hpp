@@ -16,7 +16,8 @@
 
 namespace verbena::server {
 
-/// Constant once it is made, except for the rows. Each row is written only by its lane.
+/// Constant once it is made, except for the rows and what FixedShard keeps. Each row is written only by its
+/// lane.
 class DenseShard final : public FixedShard {
  public:
   using FixedShard::FixedShard;
@@ -44,6 +45,10 @@ class DenseShard final : public FixedShard {
                                            const protocol::BulkMessage& message) const override {
     return protocol::check_keys(message, lanes[lane]);
   }
+  [[nodiscard]] absl::Status check_key_of(std::uint32_t lane, Key key) const override {
+    return lanes[lane].contains(key) ? absl::OkStatus() : protocol::wrong_record(key, lanes[lane]);
+  }
+  [[nodiscard]] std::uint64_t most_rows_of(std::uint32_t lane) const override { return lanes[lane].size(); }
 };
 
 }  // namespace verbena::server

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/return_if_error.hpp"
+#include "protocol/packed_updates.hpp"
 #include "protocol/server_function.hpp"
 #include "server/function_run.hpp"
 
@@ -17,9 +20,11 @@ absl::Status FixedShard::on_bulk(const Sender& sender, const protocol::BulkMessa
   if (header.kind == protocol::BulkKind::kCall) return on_call(sender, message, host);
   LaneTask task{.worker = sender.worker.rank, .message = message, .inbox = &inbox};
   absl::Status status;
-  if (header.kind == protocol::BulkKind::kUpdates || header.kind == protocol::BulkKind::kUpdatesAhead) {
+  if (protocol::has_updates(header.kind)) {
     task.kind = LaneTask::Kind::kUpdates;
-    status = check_records_of(header.lane, message);
+    absl::StatusOr<KeyList> keys = check_updates(task);
+    status = keys.status();
+    if (keys.ok()) task.keys = *std::move(keys);
     if (status.ok() && header.clock != sender.clock) {
       status = absl::InvalidArgumentError(
           fmt::format("updates of clock {} at clock {}", header.clock, sender.clock));
@@ -39,6 +44,45 @@ absl::Status FixedShard::on_bulk(const Sender& sender, const protocol::BulkMessa
     host.enqueue(header.lane, task);
   }
   return status;
+}
+
+absl::StatusOr<KeyList> FixedShard::check_updates(const LaneTask& task) {
+  const protocol::BulkHeader& header = task.message.header;
+  if (header.kind == protocol::BulkKind::kPackedUpdates) return check_packed(task);
+  RETURN_IF_ERROR(check_records_of(header.lane, task.message));
+  return nullptr;
+}
+
+absl::StatusOr<KeyList> FixedShard::check_packed(const LaneTask& task) {
+  using Names = protocol::PackedHeader::Names;
+  const std::uint32_t lane = task.message.header.lane;
+  absl::StatusOr<protocol::PackedUpdates> updates =
+      protocol::PackedUpdates::read(task.message, table.value_type, table.width);
+  if (!updates.ok()) return updates.status();
+  const protocol::PackedHeader& header = updates->header();
+  for (std::uint32_t i = 0; i < header.by_row; ++i) {
+    const std::optional<std::uint64_t> row = updates->next_row();
+    if (!row || *row >= most_rows_of(lane)) {
+      return absl::InvalidArgumentError(
+          row ? fmt::format("update of row {}, expected less than {}", *row, most_rows_of(lane))
+              : std::string("updates of rows whose numbers are cut off"));
+    }
+  }
+  if (!updates->rows_are_complete())
+    return absl::InvalidArgumentError(fmt::format("updates of more than {} rows", header.by_row));
+  std::vector<Key> keys;
+  if (header.names == Names::kNewList) keys.reserve(updates->keys());
+  for (std::uint32_t i = 0; i < updates->keys(); ++i) {
+    const Key key = updates->key(i);
+    RETURN_IF_ERROR(check_key_of(lane, key));
+    if (header.names == Names::kNewList) keys.push_back(key);
+  }
+  if (header.names == Names::kRowsAndKeys) return nullptr;
+  KeyLists& lists = key_lists_[{task.worker, lane}];
+  if (header.names == Names::kList) return lists.find(header.list, updates->count());
+  const auto list = std::make_shared<const std::vector<Key>>(std::move(keys));
+  RETURN_IF_ERROR(lists.set(header.list, list));
+  return list;
 }
 
 /// A function that cannot be called is no break of the rules: this process may not know it.
@@ -61,6 +105,10 @@ absl::Status FixedShard::on_call(const Sender& sender, const protocol::BulkMessa
                 .call = std::make_shared<FunctionRun>(sender.worker.rank, header.table, header.clock,
                                                       *std::move(call), function)});
   return absl::OkStatus();
+}
+
+void FixedShard::on_goodbye(const Homes::Worker& worker, ShardHost& /*host*/) {
+  std::erase_if(key_lists_, [&](const auto& lists) { return lists.first.first == worker.rank; });
 }
 
 absl::Status FixedShard::on_key_requests(const Sender& /*sender*/, const protocol::KeyRequests& requests,

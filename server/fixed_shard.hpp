@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,6 +12,7 @@
 #include "protocol/messages.hpp"
 #include "protocol/row_stride.hpp"
 #include "protocol/update_rule.hpp"
+#include "server/key_lists.hpp"
 #include "server/lane_part.hpp"
 #include "server/table_shard.hpp"
 
@@ -31,6 +33,8 @@ class FixedShard : public TableShard {
   [[nodiscard]] const FixedShard* for_lanes() const override { return this; }
   absl::Status on_bulk(const Sender& sender, const protocol::BulkMessage& message, InboxMessage& inbox,
                        ShardHost& host) override;
+  void on_goodbye(const Homes::Worker& worker, ShardHost& host) override;
+  void on_lost(const Homes::Worker& worker, ShardHost& host) override { on_goodbye(worker, host); }
   absl::Status on_key_requests(const Sender& sender, const protocol::KeyRequests& requests,
                                ShardHost& host) override;
 
@@ -43,11 +47,20 @@ class FixedShard : public TableShard {
 
  private:
   absl::Status on_call(const Sender& sender, const protocol::BulkMessage& message, ShardHost& host);
+  /// The updates of the task, and the list of keys that they name, or are to name; nullptr: none.
+  absl::StatusOr<KeyList> check_updates(const LaneTask& task);
+  absl::StatusOr<KeyList> check_packed(const LaneTask& task);
   /// The records, or the keys, of the message are all of the lane.
   [[nodiscard]] virtual absl::Status check_records_of(std::uint32_t lane,
                                                       const protocol::BulkMessage& message) const = 0;
   [[nodiscard]] virtual absl::Status check_keys_of(std::uint32_t lane,
                                                    const protocol::BulkMessage& message) const = 0;
+  [[nodiscard]] virtual absl::Status check_key_of(std::uint32_t lane, Key key) const = 0;
+  /// Rows of the lane's part have smaller numbers.
+  [[nodiscard]] virtual std::uint64_t most_rows_of(std::uint32_t lane) const = 0;
+
+  /// By worker and lane. Only the transport's thread uses them.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, KeyLists> key_lists_;
 };
 
 }  // namespace verbena::server

@@ -129,26 +129,88 @@ void Lane::open(const FixedShard& shard) {
 
 void Lane::updates(const LaneTask& task) {
   Worker& worker = workers_[task.worker];
-  // Every other update of the same worker waits behind a held-back one, too, so that `applied` counts a
-  // prefix.
-  if (!tables_[task.message.header.table].held_back && worker.held.empty()) {
-    apply(task.message.header, task.message.payload, worker);
-    return;
+  if (!tables_[task.message.header.table].held_back) {
+    if (task.message.header.kind == protocol::BulkKind::kPackedUpdates) return apply_packed(task, worker);
+    return apply(task.message.header, task.message.payload, worker);
   }
-  // Copied, so that one worker's clock may be larger than its inbox.
-  worker.held.push_back({{task.message.payload.begin(), task.message.payload.end()}, task.message.header});
+  worker.held.push_back(hold(task));
+}
+
+/// Copied, so that one worker's clock may be larger than its inbox.
+Lane::HeldUpdates Lane::hold(const LaneTask& task) {
+  const protocol::BulkMessage& message = task.message;
+  if (message.header.kind != protocol::BulkKind::kPackedUpdates)
+    return {{message.payload.begin(), message.payload.end()}, message.header};
+  const Table& table = tables_[message.header.table];
+  HeldUpdates held{{}, message.header};
+  held.header.count = 0;
+  if (!begin_unpacking(task)) return held;
+  held.header = unpacking_.header();
+  held.bytes.reserve(held.header.count * protocol::record_bytes(table.shard->stride_bytes));
+  held.header.count = 0;
+  for (Unpacking::Piece piece = unpacking_.next(); piece.records > 0; piece = unpacking_.next()) {
+    const std::size_t record = protocol::record_bytes(table.shard->stride_bytes);
+    for (std::size_t i = 0; piece.is_by_row && i < piece.records; ++i) {
+      std::byte* const name = piece.bytes.data() + i * record;
+      const Key key = key_of(table, base::load_once<Row>(name));
+      std::memcpy(name, &key, sizeof key);
+    }
+    held.bytes.insert(held.bytes.end(), piece.bytes.begin(), piece.bytes.end());
+    held.header.count += static_cast<std::uint32_t>(piece.records);
+  }
+  return held;
+}
+
+bool Lane::begin_unpacking(const LaneTask& task) {
+  const Table& table = tables_[task.message.header.table];
+  return unpacking_.begin(table.part, table.rule.type(), table.rule.width(), task.message, task.keys.get());
 }
 
 void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker) {
   Table& table = tables_[header.table];
+  set_clock(table);
+  apply_records(table, header.count, payload, {worker.rank, header.clock});
+  finish_updates(header, worker);
+}
+
+void Lane::set_clock(Table& table) const {
   // When the last worker has left, no clock is told any more.
   if (clocks_.min() < consistency::VectorClock::kLeft) table.rule.set_clock(clocks_.min());
-  if (table.part.sparse == nullptr) {
-    apply_dense(table, header.count, payload);
-  } else {
-    apply_sparse(table, header.count, payload, {worker.rank, header.clock});
+}
+
+void Lane::apply_packed(const LaneTask& task, Worker& worker) {
+  Table& table = tables_[task.message.header.table];
+  set_clock(table);
+  if (!begin_unpacking(task)) [[unlikely]]
+    return finish_updates(task.message.header, worker);
+  const protocol::BulkHeader& header = unpacking_.header();
+  for (Unpacking::Piece piece = unpacking_.next(); piece.records > 0; piece = unpacking_.next()) {
+    if (piece.is_by_row) {
+      apply_by_row(table, piece.records, piece.bytes);
+    } else {
+      apply_records(table, piece.records, piece.bytes, {worker.rank, header.clock});
+    }
   }
   finish_updates(header, worker);
+}
+
+void Lane::apply_records(Table& table, std::size_t records, std::span<const std::byte> payload,
+                         const protocol::PushOrigin& origin) {
+  if (table.part.sparse == nullptr) {
+    apply_dense(table, records, payload);
+  } else {
+    apply_sparse(table, records, payload, origin);
+  }
+}
+
+/// REQUIRES: the table is sparse, and has these rows.
+void Lane::apply_by_row(Table& table, std::size_t records, std::span<const std::byte> payload) {
+  const std::size_t stride = table.shard->stride_bytes;
+  const auto row_of_record = [&](std::size_t i) { return Row{protocol::record_key(payload, stride, i)}; };
+  for (std::size_t i = 0; i < records; ++i) {
+    if (i + kRowAhead < records) table.part.sparse->prefetch(row_of_record(i + kRowAhead));
+    apply_to(table, row_of_record(i), protocol::record_values(payload, stride, i));
+  }
 }
 
 void Lane::apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload) {
@@ -233,7 +295,7 @@ Key Lane::key_of(const Table& table, Row row) {
 
 void Lane::finish_updates(const protocol::BulkHeader& header, Worker& worker) {
   const Table& table = tables_[header.table];
-  ++worker.applied;
+  ++(table.held_back ? worker.applied_held : worker.applied);
   if (table.acknowledged_at_once || header.kind == protocol::BulkKind::kUpdatesAhead) tell_applied(worker);
 }
 
@@ -366,9 +428,10 @@ bool Lane::tell_results(Worker& worker) {
     const protocol::BulkHeader header{.lane = index_,
                                       .clock = worker.told,
                                       .applied = worker.applied,
+                                      .applied_held = worker.applied_held,
                                       .subscriptions = worker.subscriptions};
     buffer->used_bytes = run.write_piece(header, buffer->memory);
-    worker.applied_told = header.applied;
+    note_applied_told(worker, header);
     if (!budgets_.empty()) budgets_[worker.rank]->take(buffer->used_bytes);
     outgoing_.push(buffer);
     told = true;
@@ -411,6 +474,11 @@ void Lane::take_steps(Table& table, consistency::Clock clock) {
     table.part.rows->step_of(table.steps[i].row) = 0;
   }
   table.steps.clear();
+}
+
+void Lane::note_applied_told(Worker& worker, const protocol::BulkHeader& header) {
+  worker.applied_told = header.applied;
+  worker.applied_held_told = header.applied_held;
 }
 
 /// The worker is to hear of `applied`, though the min clock has not advanced.
@@ -587,7 +655,9 @@ Lane::Allowance Lane::allowance(const Worker& worker) const {
             static_cast<std::size_t>(std::max<std::int64_t>(budget.level(), 1))};  // a row at least
   }
   // The worker need not keep its updates that are applied, whatever becomes of the rows.
-  if (worker.news && worker.applied > worker.applied_told) return {worker.dirty_sent, SIZE_MAX};
+  const bool has_applied =
+      worker.applied > worker.applied_told || worker.applied_held > worker.applied_held_told;
+  if (worker.news && has_applied) return {worker.dirty_sent, SIZE_MAX};
   if (!worker.news && !worker.dirty.empty() && budget.is_full()) {
     return {worker.dirty_sent + worker.dirty.size(), static_cast<std::size_t>(budget.burst_bytes())};
   }
@@ -623,6 +693,7 @@ void Lane::fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance) 
   protocol::BulkHeader header{.kind = protocol::BulkKind::kRows,
                               .lane = index_,
                               .applied = worker.applied,
+                              .applied_held = worker.applied_held,
                               .subscriptions = worker.subscriptions};
   std::size_t used = sizeof header;
   if (!budgets_.empty() && worker.dirty_sent < allowance.position)
@@ -649,7 +720,7 @@ void Lane::fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance) 
     worker.next = worker.latest;
   }
   header.clock = worker.told;
-  worker.applied_told = header.applied;
+  note_applied_told(worker, header);
   std::memcpy(buffer.memory.data(), &header, sizeof header);
   buffer.used_bytes = used;
   if (!budgets_.empty()) budgets_[worker.rank]->take(used);

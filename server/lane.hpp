@@ -5,12 +5,14 @@
 //
 // Invariants
 //  1. Tasks of one worker arrive in the order in which the worker made them.
-//  2. A message to worker w says in `applied` how many of w's updates the lane has applied, and the rows in
-//     it hold exactly those of w's updates: rows are gathered by the lane itself, between two tasks.
+//  2. A message to worker w says in `applied` and `applied_held` how many of w's updates the lane has
+//     applied, and the rows in it hold exactly those of w's updates: rows are gathered by the lane itself,
+//     between two tasks. There are two counts, since updates that are held back keep no others waiting.
 //  3. The clock m is sent to w only after all rows that were dirty for w when m was reached.
-//  4. Under BSP and A-BSP a row changes only when the min clock advances, in the order (clock, worker, order
-//     of pushing). Means are weighted at that moment: then all workers' counts of examples are known. A rule
-//     other than addition is applied once to all updates of a row in a clock, combined in that order.
+//  4. Under BSP and A-BSP, and with a rule that takes one step a clock, a row changes only when the min clock
+//     advances, in the order (clock, worker, order of pushing). Means are weighted at that moment: then all
+//     workers' counts of examples are known. A rule other than addition is applied once to all updates of a
+//     row in a clock, combined in that order.
 //  5. Under a push budget (managed communication, Wei et al., SoCC'15) rows wait while a worker's budget is
 //     spent, unless its bound on staleness needs them; the most important rows go first. Whenever the budget
 //     is full, dirty rows are sent before their clock is reached, too.
@@ -20,9 +22,9 @@
 //     after all updates of its clock.
 //  7. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
-//     of one clock for each worker ahead; protocol::kMaxOpenCalls calls and their results for each worker;
-//     what a sparse table's admission counts. If the system refuses memory for these, or for a sparse table
-//     that grows, the lane stops and says so: has_failed().
+//     of the clocks by which each worker is ahead; protocol::kMaxOpenCalls calls and their results for each
+//     worker; what a sparse table's admission counts. If the system refuses memory for these, or for a sparse
+//     table that grows, the lane stops and says so: has_failed().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
 #pragma once
@@ -44,7 +46,9 @@
 #include "protocol/row.hpp"
 #include "protocol/sparse_index.hpp"
 #include "protocol/update_rule.hpp"
+#include "server/key_lists.hpp"
 #include "server/lane_part.hpp"
+#include "server/unpacking.hpp"
 #include "transport/token_bucket.hpp"
 
 namespace verbena::server {
@@ -78,6 +82,7 @@ struct LaneTask {
   consistency::Clock clock = 0;              ///< kClock
   consistency::ExampleCounts examples = {};  ///< kClock: those of the clock before
   std::shared_ptr<FunctionRun> call = {};    ///< kCall
+  KeyList keys = {};                         ///< kUpdates: the list that packed updates name, or are to name
 };
 
 class Lane {
@@ -164,8 +169,11 @@ class Lane {
     bool listed = false;  ///< in to_tell_
     std::deque<DirtyRow> dirty;
     std::uint64_t dirty_sent = 0;  ///< rows taken from the front of `dirty` so far
-    std::uint64_t applied = 0;     ///< kUpdates messages
+    // Messages with updates, as BulkHeader counts them.
+    std::uint64_t applied = 0;
     std::uint64_t applied_told = 0;
+    std::uint64_t applied_held = 0;
+    std::uint64_t applied_held_told = 0;
     std::uint64_t sorted = 0;         ///< rows before this position are in the order of their importance
     std::uint64_t subscriptions = 0;  ///< kSubscribe and kUnsubscribe messages
     consistency::Clock told = 0;
@@ -193,10 +201,17 @@ class Lane {
   bool tell_results(Worker& worker);
   void open(const FixedShard& shard);
   void updates(const LaneTask& task);
+  [[nodiscard]] HeldUpdates hold(const LaneTask& task);
   void subscribe(const LaneTask& task);
   void finish_clock(std::uint32_t worker, consistency::Clock clock,
                     const consistency::ExampleCounts& examples);
   void apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker);
+  void set_clock(Table& table) const;
+  [[nodiscard]] bool begin_unpacking(const LaneTask& task);
+  void apply_packed(const LaneTask& task, Worker& worker);
+  void apply_records(Table& table, std::size_t records, std::span<const std::byte> payload,
+                     const protocol::PushOrigin& origin);
+  void apply_by_row(Table& table, std::size_t records, std::span<const std::byte> payload);
   void apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload);
   void apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload,
                     const protocol::PushOrigin& origin);
@@ -219,6 +234,7 @@ class Lane {
   void weigh(HeldUpdates& held, double weight) const;
   void finish_updates(const protocol::BulkHeader& header, Worker& worker);
   void tell_applied(Worker& worker);
+  static void note_applied_told(Worker& worker, const protocol::BulkHeader& header);
   void mark_dirty(Table& table, protocol::Row row);
   void add_dirty(Worker& worker, const DirtyRow& row);
   void list(Worker& worker);
@@ -244,6 +260,7 @@ class Lane {
   std::atomic<bool> has_failed_ = false;
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
+  Unpacking unpacking_;
   std::vector<HeldUpdates> combining_;     ///< whose bytes the tables' steps are in
   std::deque<Worker> workers_;             // a deque: a TBB queue cannot move
   std::vector<Worker*> to_tell_;           ///< all to whom something may be sent: few at a time, of thousands

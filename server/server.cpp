@@ -375,7 +375,7 @@ absl::StatusOr<protocol::BulkMessage> Server::read_in_place(Peer& peer, const pr
   absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk({bytes, where->length_bytes});
   if (!message.ok()) return message;
   const protocol::BulkKind kind = message->header.kind;
-  if (kind != protocol::BulkKind::kUpdates && kind != protocol::BulkKind::kUpdatesAhead) {
+  if (!protocol::has_updates(kind)) {
     return absl::InvalidArgumentError(
         fmt::format("leaves a message of kind {} elsewhere", static_cast<std::uint32_t>(kind)));
   }

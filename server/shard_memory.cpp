@@ -32,12 +32,14 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create(const protocol::
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": {}", table.name, std::string(model.status().message())));
   }
-  const consistency::Rules rules = consistency::rules_of(*model);
-  const absl::StatusOr<protocol::UpdateRule> rule =
-      protocol::check_together(table, {.sums = rules.needs_sums(),
-                                       .fractions = rules.weighs_means,
-                                       .rows_stay = !consistency::allows_moving_rows(*model)});
+  consistency::Rules rules = consistency::rules_of(*model);
+  const absl::StatusOr<protocol::UpdateRule> rule = protocol::check_together(
+      table, {.sums = rules.needs_sums(),
+              .fractions = rules.weighs_means,
+              .bounds_lead = !rules.acknowledges_at_once() && !rules.lets_workers_drift(),
+              .rows_stay = !consistency::allows_moving_rows(*model)});
   if (!rule.ok()) return rule.status();
+  rules = rules.with_one_step(rule->takes_one_step_a_clock());
   if (table.allocation == Allocation::kDynamic)
     return MovingShard::create(transport_, table, *rule, place.server, place.placement);
   if (table.key_space == KeySpace::kDense) return create_dense(table, rules, *rule, place);

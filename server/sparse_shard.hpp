@@ -67,6 +67,13 @@ class SparseShard final : public FixedShard {
                                            const protocol::BulkMessage& message) const override {
     return protocol::check_keys(message, parts_[lane]->keys());
   }
+  [[nodiscard]] absl::Status check_key_of(std::uint32_t lane, Key key) const override {
+    const protocol::HashedKeys& keys = parts_[lane]->keys();
+    return keys.has(key) ? absl::OkStatus() : protocol::wrong_record(key, keys);
+  }
+  [[nodiscard]] std::uint64_t most_rows_of(std::uint32_t /*lane*/) const override {
+    return protocol::kMaxRows;
+  }
 
   transport::Transport& transport_;
   const RowBooks::Needs needs_;

@@ -10,6 +10,7 @@
 #include "consistency/rules.hpp"
 #include "protocol/filter_rule.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/push_encoding.hpp"
 #include "transport/heartbeat.hpp"
 #include "worker/table_core.hpp"
 
@@ -49,6 +50,10 @@ absl::Status check_same(const TableCore& table, const TableOptions& options, Val
   if (table.options().filter != options.filter) {
     differences += fmt::format("{}filter {}, then {}", differences.empty() ? "" : "; ",
                                table.options().filter, options.filter);
+  }
+  if (table.options().encoding != options.encoding) {
+    differences += fmt::format("{}encoding {}, then {}", differences.empty() ? "" : "; ",
+                               table.options().encoding, options.encoding);
   }
   if (differences.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -116,18 +121,36 @@ absl::Status check(const TableOptions& options, ValueType type) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": {}", options.name, std::string(filter.status().message())));
   }
-  if (filter->kind != protocol::FilterRule::Kind::kNone &&
+  if (!filter->sends_all() &&
       (rules.acknowledges_at_once() || rules.weighs_means || options.allocation == Allocation::kDynamic)) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": a filter keeps updates back, and a dynamic table, or one under {}, sends "
                     "them at once or weighs those of a clock",
                     options.name, to_string(options.consistency)));
   }
-  return protocol::check_together(to_wire(0, options, type),
-                                  {.sums = rules.needs_sums(),
-                                   .fractions = rules.weighs_means,
-                                   .rows_stay = !consistency::allows_moving_rows(options.consistency)})
-      .status();
+  const absl::StatusOr<protocol::PushEncoding> encoding = protocol::PushEncoding::find(options.encoding);
+  if (!encoding.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {}", options.name, std::string(encoding.status().message())));
+  }
+  if (encoding->kind == protocol::PushEncoding::Kind::kPacked && options.allocation == Allocation::kDynamic) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": updates of a dynamic table travel as records", options.name));
+  }
+  const absl::StatusOr<protocol::UpdateRule> rule = protocol::check_together(
+      to_wire(0, options, type), {.sums = rules.needs_sums(),
+                                  .fractions = rules.weighs_means,
+                                  .bounds_lead = !rules.acknowledges_at_once() && !rules.lets_workers_drift(),
+                                  .rows_stay = !consistency::allows_moving_rows(options.consistency)});
+  if (!rule.ok()) return rule.status();
+  if (filter->rounding != protocol::FilterRule::Rounding::kNone &&
+      (is_whole(type) || !rule->sums_updates())) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": a filter that rounds keeps back what values lose, and there are no such "
+                    "values of {} with rule {}",
+                    options.name, name_of(type), options.rule));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace verbena::worker

@@ -25,10 +25,15 @@ namespace verbena::worker {
 struct LaneView {
   consistency::Clock min_clock = 0;           ///< all updates of clocks < min_clock are applied there
   consistency::Clock min_clock_at_start = 0;  ///< min_clock when this worker's clock began
-  std::uint64_t applied = 0;                  ///< how many of this worker's update messages are applied there
-  std::uint64_t shipped = 0;                  ///< how many update messages this worker has sent
-  std::uint64_t subscriptions = 0;            ///< how many messages about subscriptions it has sent
-  std::uint32_t open_calls = 0;               ///< of server functions: sent and not answered
+  /// Of this worker's messages with updates.
+  struct Updates {
+    std::uint64_t applied = 0;  ///< how many are applied there
+    std::uint64_t shipped = 0;  ///< how many this worker has sent
+  };
+  Updates at_once;                  ///< of tables whose updates are applied as they come
+  Updates held;                     ///< of tables whose updates wait for the ends of clocks
+  std::uint64_t subscriptions = 0;  ///< how many messages about subscriptions it has sent
+  std::uint32_t open_calls = 0;     ///< of server functions: sent and not answered
 };
 
 /// Registered scratch for small messages to one server, reused when the transport has read it.

@@ -311,10 +311,13 @@ absl::Status SessionCore::on_bulk(ServerLink& link, const protocol::BulkMessage&
     return absl::InvalidArgumentError(fmt::format("heeded {} messages of subscription, {} were sent",
                                                   header.subscriptions, view.subscriptions));
   }
-  if (header.clock < view.min_clock || header.applied < view.applied || header.applied > view.shipped) {
-    return absl::InvalidArgumentError(fmt::format("sent clock {} after {}, {} updates applied after {} of {}",
-                                                  header.clock, view.min_clock, header.applied, view.applied,
-                                                  view.shipped));
+  for (const auto& [applied, updates] :
+       {std::pair(header.applied, view.at_once), std::pair(header.applied_held, view.held)}) {
+    if (header.clock < view.min_clock || applied < updates.applied || applied > updates.shipped) {
+      return absl::InvalidArgumentError(
+          fmt::format("sent clock {} after {}, {} updates applied after {} of {}", header.clock,
+                      view.min_clock, applied, updates.applied, updates.shipped));
+    }
   }
   if (has_result || header.count > 0) {
     if (header.table >= tables_.size())
@@ -323,7 +326,8 @@ absl::Status SessionCore::on_bulk(ServerLink& link, const protocol::BulkMessage&
     RETURN_IF_ERROR(has_result ? table.on_result(link, message) : table.on_rows(link, message));
   }
   view.min_clock = header.clock;
-  view.applied = header.applied;
+  view.at_once.applied = header.applied;
+  view.held.applied = header.applied_held;
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_applied(link, header.lane);
   start_epoch();
   return absl::OkStatus();
@@ -609,7 +613,15 @@ absl::Status SessionCore::advance(bool is_barrier) {
   consistency::Clock needed = 0;
   std::size_t staleness = 0;
   for (const std::unique_ptr<TableCore>& table : tables_) {
+    const consistency::Rules& rules = table->rules();
     needed = std::max(needed, consistency::min_clock_needed(table->rules().clock_bound, clock_));
+    if (rules.holds_updates_back) {
+      // Its updates wait for other workers: so does who only pushes, or they would be more and more.
+      const consistency::Clock most_ahead = std::min(rules.read_bound, consistency::kNoBound / 2) +
+                                            static_cast<consistency::Clock>(kSpareOutstanding);
+      needed = std::max(needed, consistency::min_clock_needed(most_ahead, clock_));
+      continue;
+    }
     staleness = std::max<std::size_t>(staleness, consistency::staleness(table->options().consistency));
   }
   if (status = wait_for_min_clock(needed, Servers::kCounting); !status.ok()) return status;
@@ -621,8 +633,9 @@ absl::Status SessionCore::advance(bool is_barrier) {
   start_epoch();
   const std::size_t most = std::min(staleness, kMostStaleOutstanding) + kSpareOutstanding;
   const auto few = [&] {
-    return std::all_of(tables_.begin(), tables_.end(),
-                       [&](const auto& table) { return table->most_outstanding() <= most; });
+    return std::all_of(tables_.begin(), tables_.end(), [&](const auto& table) {
+      return table->rules().holds_updates_back || table->most_outstanding() <= most;
+    });
   };
   return wait_until(few, options_.timeout_ms,
                     [] { return std::string("the servers to apply updates of earlier clocks"); });

@@ -27,7 +27,8 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
       options_(options),
       keys_end_(options.key_space == KeySpace::kSparse ? kNoKey : options.rows),
       layout_(protocol::UpdateRule::find(options.rule, type, options.width).value()),
-      rules_(consistency::rules_of(options.consistency)) {
+      rules_(
+          consistency::rules_of(options.consistency).with_one_step(layout_.rule.takes_one_step_a_clock())) {
   staleness_.reads_by_lag.resize(kHistogramBins);
 }
 

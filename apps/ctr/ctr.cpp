@@ -14,6 +14,10 @@
 #include <vector>
 
 #include "apps/ctr/batches.hpp"
+#include "apps/ctr/block_parameters.hpp"
+#include "apps/ctr/block_trainer.hpp"
+#include "apps/ctr/columns.hpp"
+#include "apps/ctr/evaluation.hpp"
 #include "apps/ctr/model.hpp"
 #include "apps/ctr/model_file.hpp"
 #include "apps/ctr/parameters.hpp"
@@ -28,13 +32,18 @@
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/filter_rule.hpp"
+#include "protocol/push_encoding.hpp"
 
 namespace verbena::apps {
 namespace {
 
 using namespace ctr;
 
+constexpr std::string_view kFtrl = "ftrl";
+constexpr std::string_view kBlock = "block";
 constexpr std::int64_t kMostBatch = 1 << 20;
+constexpr std::int64_t kMostBlocksGiven = 4096;
+constexpr std::int64_t kMostBlockPasses = 100;  ///< if --passes does not say
 constexpr std::int64_t kMostPasses = 1'000'000;
 constexpr std::int64_t kMostMinCount = 255;
 constexpr std::uint64_t kStartBytes = 16 << 20;  ///< of parameters that a worker sets at a time
@@ -69,7 +78,9 @@ class DistinctKeys {
 
 /// What one process needs of the input, ready for training.
 struct Job {
-  MiniBatches train;
+  MiniBatches train;  ///< or `columns`, with the block solver
+  Columns columns;
+  BlockPlan plan;
   MiniBatches test;
   ExamplesRead read;                 ///< of all that trains or tests
   std::uint64_t train_examples = 0;  ///< of all workers
@@ -86,24 +97,36 @@ class ClickThrough final : public Application {
  public:
   [[nodiscard]] std::string_view name() const override { return "ctr"; }
   [[nodiscard]] std::string_view description() const override {
-    return "click-through rates: logistic regression by FTRL, or factorization machines";
+    return "click-through rates: logistic regression, or factorization machines";
   }
   [[nodiscard]] std::string_view throughput_unit() const override { return "examples"; }
   [[nodiscard]] std::string_view main_objective() const override {
-    return load_.empty() ? "progressive_log_loss" : "test_log_loss";
+    return !load_.empty() ? "test_log_loss" : has_blocks() ? kObjective : kProgressiveLoss;
   }
-  [[nodiscard]] std::string default_consistency(bool /*is_one_node*/) const override { return "ssp:1"; }
+  [[nodiscard]] std::string default_consistency(bool /*is_one_node*/) const override {
+    return has_blocks() ? "bsp" : "ssp:1";
+  }
   [[nodiscard]] std::int64_t iterations() const override {
-    return load_.empty() ? passes_ * kPartsOfPass : 0;
+    if (!load_.empty()) return 0;
+    return has_blocks() ? passes() : passes() * kPartsOfPass;
   }
 
   void add_options(CLI::App& command) override;
   [[nodiscard]] Files files() const override;
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override {
-    if (!consistency::rules_of(consistency).needs_sums()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        "--consistency: ctr pushes gradients, of which this model cannot bound or weigh the sums");
+    const consistency::Rules rules = consistency::rules_of(consistency);
+    if (rules.needs_sums()) {
+      return absl::InvalidArgumentError(
+          "--consistency: ctr pushes gradients, of which this model cannot bound or weigh the sums");
+    }
+    if (has_blocks() && (rules.read_bound == consistency::kNoBound || rules.acknowledges_at_once())) {
+      return absl::InvalidArgumentError(
+          "--consistency: --solver block must know after how many clocks it sees a step: expected bsp, "
+          "ssp:N, "
+          "essp:N or bounded-delay:N");
+    }
+    return absl::OkStatus();
   }
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
@@ -116,11 +139,21 @@ class ClickThrough final : public Application {
 
  private:
   [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(rank_); }
+  [[nodiscard]] bool has_blocks() const { return solver_ == kBlock; }
+  [[nodiscard]] std::int64_t passes() const {
+    if (passes_ > 0) return passes_;
+    return has_blocks() ? kMostBlockPasses : 1;
+  }
+  [[nodiscard]] double l1() const {
+    if (!std::isnan(l1_)) return l1_;
+    return has_blocks() ? 1 : 0;
+  }
   [[nodiscard]] Rules rules() const;
   [[nodiscard]] bool is_test(std::uint64_t number) const {
     return test_data_.empty() && to_unit_interval(mix(seed_ ^ mix(number))) < test_fraction_;
   }
   absl::Status check_options() const;
+  absl::Status check_block_options() const;
   absl::Status check_data() const;
   absl::StatusOr<ExamplesRead> read(const std::vector<std::string>& paths,
                                     absl::FunctionRef<absl::Status(const Example&)> use,
@@ -130,8 +163,10 @@ class ClickThrough final : public Application {
   absl::StatusOr<Job> load_job(const Member& member, Reporter& reporter) const;
   absl::Status run_as_worker(WorkerContext& context) const;
   absl::Status run_alone(BaselineContext& context) const;
-  absl::Status train(const Job& job, const Member& member, Parameters& parameters, Reporter& reporter,
+  absl::Status train(const Job& job, const Member& member, StreamedParameters& parameters, Reporter& reporter,
                      const std::atomic<bool>& stop) const;
+  absl::Status train_blocks(const Job& job, const Member& member, BlockParameters& parameters,
+                            std::int64_t delay, Reporter& reporter, const std::atomic<bool>& stop) const;
   [[nodiscard]] absl::StatusOr<TrainedModel> load_start() const;
   absl::Status start_from_model(const Member& member, Parameters& parameters) const;
   absl::Status present(const Job& job, Parameters& parameters, const ScoreHistogram& scores,
@@ -149,12 +184,17 @@ class ClickThrough final : public Application {
   std::string predict_;
   double positive_ = 4;
   double test_fraction_ = 0.1;
-  std::int64_t passes_ = 1;
+  std::string solver_{kFtrl};
+  std::int64_t blocks_ = 0;
+  double kkt_ratio_ = 10;
+  double tolerance_ = 1e-5;
+  std::int64_t passes_ = 0;
+  std::int64_t test_every_ = 1;
   std::int64_t batch_ = 1000;
   std::int64_t rank_ = 0;
   double alpha_ = 0.1;
   double beta_ = 1;
-  double l1_ = 0;
+  double l1_ = std::numeric_limits<double>::quiet_NaN();  ///< not given
   double l2_ = 0;
   double factor_rate_ = 0.05;
   double factor_deviation_ = 0.01;
@@ -164,6 +204,7 @@ class ClickThrough final : public Application {
   std::int64_t factor_min_count_ = 10;
   std::string start_;
   std::string filter_{protocol::kNoFilter};
+  std::string encoding_{protocol::kUsualEncoding};
 };
 
 Files ClickThrough::files() const {
@@ -195,15 +236,46 @@ void ClickThrough::add_options(CLI::App& command) {
       ->type_name("FORMAT");
   add_number(command, "--positive", positive_, "of ratings: those from this one on are positive")
       ->capture_default_str();
-  add_number(command, "--passes", passes_, "passes over the examples")->capture_default_str();
-  add_number(command, "--batch", batch_, "examples of a mini-batch, and of a worker's clock")
+  command
+      .add_option(
+          "--solver", solver_,
+          "how a logistic regression is trained: ftrl, mini-batch by mini-batch; block, to the least of "
+          "log loss and --l1, by block proximal gradient")
+      ->capture_default_str()
+      ->type_name("ftrl|block");
+  add_number(command, "--passes", passes_,
+             "passes over the examples; 0: one, and with --solver block as many as it takes, at most 100")
+      ->capture_default_str();
+  add_number(command, "--test-every", test_every_,
+             "passes after which the model is tested; the last one is in any case")
+      ->capture_default_str();
+  add_number(
+      command, "--batch", batch_,
+      "examples that are dealt to the workers in turn; without --solver block, of a mini-batch, which is a "
+      "worker's clock")
       ->capture_default_str();
   add_number(command, "--rank", rank_,
              "factors of a feature in a factorization machine; 0: logistic regression")
       ->capture_default_str();
+  add_number(
+      command, "--blocks", blocks_,
+      "of --solver block: into how many the features are divided; 0: one for each slot, at most 64, or 16 "
+      "if there are no slots")
+      ->capture_default_str();
+  add_number(
+      command, "--kkt", kkt_ratio_,
+      "of --solver block: features whose weights will hardly leave 0 soon are left out, fewer if this is "
+      "larger; 0: none")
+      ->capture_default_str();
+  add_number(command, "--tolerance", tolerance_,
+             "of --solver block: training ends when a pass makes the objective less by a smaller share")
+      ->capture_default_str();
   add_number(command, "--alpha", alpha_, "of FTRL: how fast weights are learnt")->capture_default_str();
   add_number(command, "--beta", beta_, "of FTRL: larger: slower at first")->capture_default_str();
-  add_number(command, "--l1", l1_, "of FTRL: larger: more weights are 0")->capture_default_str();
+  add_number(
+      command, "--l1", l1_,
+      "larger: more weights are 0; with --solver block, how much a weight costs [default: 0, and 1 with "
+      "--solver block]");
   add_number(command, "--l2", l2_, "of FTRL: larger: smaller weights")->capture_default_str();
   add_number(command, "--factor-rate", factor_rate_, "learning rate of the factors, by Adagrad")
       ->capture_default_str();
@@ -221,9 +293,16 @@ void ClickThrough::add_options(CLI::App& command) {
   command
       .add_option("--filter", filter_,
                   "which gradients of a mini-batch wait for those of later ones: none, significant(least=1), "
-                  "top(share=0.1), random(share=0.5); --baseline has none (docs/consistency.md)")
+                  "top(share=0.1), random(share=0.5), bf16, int8, significant+int8; --baseline has none "
+                  "(docs/consistency.md)")
       ->capture_default_str()
       ->type_name("FILTER");
+  command
+      .add_option("--encoding", encoding_,
+                  "in which bytes gradients travel: auto, records, packed, or packed(lists=1000000) for "
+                  "several passes (docs/sparse.md)")
+      ->capture_default_str()
+      ->type_name("ENCODING");
   add_number(command, "--seed", seed_, "of the first factors and of the examples for the test")
       ->capture_default_str();
   command.add_option("--output", output_, "save the model, as text")->type_name("FILE");
@@ -248,8 +327,10 @@ absl::Status ClickThrough::check_options() const {
   if (!(test_fraction_ >= 0 && test_fraction_ < 1))
     return invalid("--test-fraction: expected 0 or more and less than 1", test_fraction_);
   if (!std::isfinite(positive_)) return invalid("--positive: expected a number", positive_);
-  if (passes_ < 1 || passes_ > kMostPasses)
-    return invalid(fmt::format("--passes: expected 1 to {}", kMostPasses), passes_);
+  if (passes_ < 0 || passes_ > kMostPasses)
+    return invalid(fmt::format("--passes: expected 0 to {}", kMostPasses), passes_);
+  RETURN_IF_ERROR(check_block_options());
+  if (test_every_ < 1) return invalid("--test-every: expected 1 or more", test_every_);
   if (batch_ < 1 || batch_ > kMostBatch)
     return invalid(fmt::format("--batch: expected 1 to {}", kMostBatch), batch_);
   if (rank_ < 0 || rank_ > static_cast<std::int64_t>(kMostRank))
@@ -257,7 +338,7 @@ absl::Status ClickThrough::check_options() const {
   if (!(alpha_ > 0 && alpha_ <= kMostNumber))
     return invalid(fmt::format("--alpha: expected more than 0 and at most {}", kMostNumber), alpha_);
   const std::pair<std::string_view, double> others[] = {{"--beta", beta_},
-                                                        {"--l1", l1_},
+                                                        {"--l1", l1()},
                                                         {"--l2", l2_},
                                                         {"--factor-rate", factor_rate_},
                                                         {"--factor-deviation", factor_deviation_},
@@ -267,9 +348,10 @@ absl::Status ClickThrough::check_options() const {
       return invalid(fmt::format("{}: expected 0 to {}", name, kMostNumber), value);
   }
   RETURN_IF_ERROR(protocol::FilterRule::find(filter_).status());
+  RETURN_IF_ERROR(protocol::PushEncoding::find(encoding_).status());
   for (const std::string& rule : {rules().weights, rules().factors}) {
     const auto found = protocol::UpdateRule::find(
-        rule, ValueType::kFloat, static_cast<std::uint32_t>(std::max(rank_, std::int64_t{1})));
+        rule, ValueType::kFloat, static_cast<std::uint32_t>(std::max(rank_, std::int64_t{kPair})));
     RETURN_IF_ERROR(found.status());
   }
   RETURN_IF_ERROR(protocol::InitialValues::find(rules().initial_factors, seed_, ValueType::kFloat).status());
@@ -291,15 +373,46 @@ absl::Status ClickThrough::check_options() const {
   return absl::OkStatus();
 }
 
+absl::Status ClickThrough::check_block_options() const {
+  if (solver_ != kFtrl && solver_ != kBlock)
+    return absl::InvalidArgumentError(fmt::format("--solver: expected ftrl or block, found {}", solver_));
+  if (blocks_ < 0 || blocks_ > kMostBlocksGiven)
+    return absl::InvalidArgumentError(
+        fmt::format("--blocks: expected 0 to {}, found {}", kMostBlocksGiven, blocks_));
+  for (const auto& [name, value] : {std::pair("--kkt", kkt_ratio_), std::pair("--tolerance", tolerance_)}) {
+    if (!(value >= 0 && value <= kMostNumber)) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: expected 0 to {}, found {}", name, kMostNumber, value));
+    }
+  }
+  if (!has_blocks()) return absl::OkStatus();
+  if (l1() == 0) {
+    return absl::InvalidArgumentError(
+        "--l1: expected more than 0 with --solver block, or there may be no least objective");
+  }
+  for (const auto& [name, is_usual] :
+       {std::pair("--rank", rank_ == 0), std::pair("--min-count", min_count_ == 1),
+        std::pair("--filter", filter_ == protocol::kNoFilter), std::pair("--l2", l2_ == 0)}) {
+    if (!is_usual) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: --solver block trains a logistic regression with --l1, and has no other choice", name));
+    }
+  }
+  return absl::OkStatus();
+}
+
 Rules ClickThrough::rules() const {
-  return {.weights = fmt::format("ftrl(alpha={},beta={},l1={},l2={})", alpha_, beta_, l1_, l2_),
+  return {.weights = has_blocks()
+                         ? fmt::format("proximal(l1={})", l1())
+                         : fmt::format("ftrl(alpha={},beta={},l1={},l2={})", alpha_, beta_, l1(), l2_),
           .factors = fmt::format("adagrad(rate={},initial=1)", factor_rate_),
           .initial_factors = fmt::format("normal(deviation={})", factor_deviation_),
           .rank = static_cast<std::uint32_t>(rank_),
           .seed = seed_,
           .weight_admission = fmt::format("count(least={})", min_count_),
           .factor_admission = fmt::format("count(least={})", std::max(min_count_, factor_min_count_)),
-          .filter = filter_};
+          .filter = filter_,
+          .encoding = encoding_};
 }
 
 absl::StatusOr<ExamplesRead> ClickThrough::read(const std::vector<std::string>& paths,
@@ -352,7 +465,8 @@ absl::Status ClickThrough::check_data() const {
   // The examples as they are trained; for each key the index, the row and what the rule keeps of it, and the
   // first worker's copy of the model.
   const double rank = static_cast<double>(rank_);
-  const double bytes = 8 * static_cast<double>(read->features) + 8 * static_cast<double>(read->examples) +
+  const double bytes = (has_blocks() ? 26 : 8) * static_cast<double>(read->features) +
+                       (has_blocks() ? 48 : 8) * static_cast<double>(read->examples) +
                        keys.count() * (100 + 16 * rank);
   RETURN_IF_ERROR(
       check_memory(load_.empty() ? bytes : 0,
@@ -386,12 +500,19 @@ std::map<std::string, double> ClickThrough::objectives(const std::map<std::strin
   };
   mean("progressive_log_loss", kProgressiveLoss, kProgressiveWeight);
   mean("test_log_loss", kTestLoss, kTestExamples);
+  if (const auto objective = sums.find(kObjective); objective != sums.end()) {
+    result[kObjective] = objective->second;
+    result["share_of_keys_active"] = sums.at(kActiveKeys) / sums.at(kAllKeys);
+  }
   if (const auto auc = sums.find(kTestAuc); auc != sums.end()) result["test_auc"] = auc->second;
   return result;
 }
 
 absl::StatusOr<Job> ClickThrough::load_job(const Member& member, Reporter& reporter) const {
-  Job job{.train = MiniBatches(static_cast<std::size_t>(batch_)), .test = MiniBatches(kTestBatch)};
+  Job job{.train = MiniBatches(static_cast<std::size_t>(batch_)),
+          .columns = {},
+          .plan = {},
+          .test = MiniBatches(kTestBatch)};
   // Mini-batches are dealt in turn.
   const auto is_mine = [&](std::uint64_t number, std::uint64_t batch) {
     return number / batch % member.workers == member.rank;
@@ -400,13 +521,20 @@ absl::StatusOr<Job> ClickThrough::load_job(const Member& member, Reporter& repor
       [&](const Example& example, bool is_test) {
         const std::uint64_t number = is_test ? job.test_examples++ : job.train_examples++;
         if (is_test && is_mine(number, kTestBatch)) job.test.add(example);
-        if (!is_test && is_mine(number, static_cast<std::uint64_t>(batch_))) job.train.add(example);
+        if (!is_test && has_blocks()) {
+          for (const Feature& feature : example.features) job.plan.add(feature.key);
+        }
+        const bool trains = !is_test && is_mine(number, static_cast<std::uint64_t>(batch_));
+        if (trains && has_blocks()) job.columns.add(example);
+        if (trains && !has_blocks()) job.train.add(example);
         return absl::OkStatus();
       },
       [&](double done, double total) { reporter.progress("reading examples", done, total); });
   if (!read.ok()) return read.status();
   job.read = *std::move(read);
   job.train.finish();
+  job.plan.finish(static_cast<std::uint32_t>(blocks_));
+  job.columns.finish(job.plan);
   job.test.finish();
   return job;
 }
@@ -417,6 +545,13 @@ absl::Status ClickThrough::run_as_worker(WorkerContext& context) const {
   if (!load_.empty()) return use_loaded(member, context.reporter, context.stop);
   const absl::StatusOr<Job> job = load_job(member, context.reporter);
   if (!job.ok()) return job.status();
+  if (has_blocks()) {
+    absl::StatusOr<BlockTableParameters> parameters =
+        BlockTableParameters::open(session, context.consistency, rules(), context.watch);
+    if (!parameters.ok()) return parameters.status();
+    return train_blocks(*job, member, *parameters, consistency::rules_of(context.consistency).read_bound,
+                        context.reporter, context.stop);
+  }
   absl::StatusOr<TableParameters> parameters =
       TableParameters::open(session, context.consistency, rules(), context.watch);
   if (!parameters.ok()) return parameters.status();
@@ -427,26 +562,60 @@ absl::Status ClickThrough::run_alone(BaselineContext& context) const {
   if (!load_.empty()) return use_loaded({}, context.reporter, context.stop);
   const absl::StatusOr<Job> job = load_job({}, context.reporter);
   if (!job.ok()) return job.status();
+  if (has_blocks()) {
+    BlockLocalParameters parameters(rules());
+    return train_blocks(*job, {}, parameters, /*delay=*/0, context.reporter, context.stop);
+  }
   LocalParameters parameters(rules());
   return train(*job, {}, parameters, context.reporter, context.stop);
 }
 
-absl::Status ClickThrough::train(const Job& job, const Member& member, Parameters& parameters,
+absl::Status ClickThrough::train(const Job& job, const Member& member, StreamedParameters& parameters,
                                  Reporter& reporter, const std::atomic<bool>& stop) const {
   if (!start_.empty()) RETURN_IF_ERROR(start_from_model(member, parameters));
   Machine machine(rank(), static_cast<float>(factor_regularization_));
   const auto batch = static_cast<std::uint64_t>(batch_);
   const std::uint64_t batches = (job.train_examples + batch - 1) / batch;
-  const Schedule schedule{.passes = passes_,
+  const Schedule schedule{.passes = passes(),
                           .clocks_per_pass = (batches + member.workers - 1) / member.workers,
-                          .has_test = job.test_examples > 0};
+                          .has_test = job.test_examples > 0,
+                          .test_every = test_every_};
   const auto initial =
       protocol::InitialValues::find(rules().initial_factors, seed_, ValueType::kFloat).value();
   ScoreHistogram scores;
-  Trainer trainer(schedule, machine, initial, job.train, job.test, parameters, member.rank == 0, scores);
+  Evaluation evaluation(machine, initial, job.test, parameters, member.rank == 0, scores);
+  Trainer trainer(schedule, machine, job.train, parameters, evaluation);
   RETURN_IF_ERROR(trainer.run(reporter, stop));
   RETURN_IF_ERROR(parameters.barrier());  // for the model that is saved
   return member.rank == 0 ? present(job, parameters, scores, reporter, stop) : absl::OkStatus();
+}
+
+absl::Status ClickThrough::train_blocks(const Job& job, const Member& member, BlockParameters& parameters,
+                                        std::int64_t delay, Reporter& reporter,
+                                        const std::atomic<bool>& stop) const {
+  if (!start_.empty()) RETURN_IF_ERROR(start_from_model(member, parameters));
+  Machine machine(0, 0);
+  const protocol::InitialValues no_factors;
+  ScoreHistogram scores;
+  Evaluation evaluation(machine, no_factors, job.test, parameters, member.rank == 0, scores);
+  BlockTrainer trainer({.l1 = l1(),
+                        .delay = delay,
+                        .most_passes = passes(),
+                        .tolerance = tolerance_,
+                        .kkt_ratio = kkt_ratio_,
+                        .examples = job.train_examples,
+                        .has_test = job.test_examples > 0,
+                        .test_every = test_every_,
+                        .is_fresh = start_.empty()},
+                       job.columns, job.plan.blocks(), parameters, evaluation, member.rank == 0);
+  RETURN_IF_ERROR(trainer.run(reporter, stop));
+  if (member.rank != 0) return absl::OkStatus();
+  reporter.print(trainer.has_converged() ? "the last pass hardly lowered the objective"
+                                         : "more --passes would lower the objective further");
+  reporter.summary("blocks", job.plan.blocks());
+  reporter.summary("converged", trainer.has_converged());
+  reporter.summary("share_of_keys_pushed", trainer.share_pushed());
+  return present(job, parameters, scores, reporter, stop);
 }
 
 /// Each worker sets its share of the parameters, some at a time.

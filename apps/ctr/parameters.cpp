@@ -58,7 +58,8 @@ absl::StatusOr<TableParameters> TableParameters::open(Session& session, const Co
                                        .rule = rules.weights,
                                        .seed = rules.seed,
                                        .admission = rules.weight_admission,
-                                       .filter = rules.filter});
+                                       .filter = rules.filter,
+                                       .encoding = rules.encoding});
   if (!weights.ok()) return weights.status();
   parameters.weights_ = *weights;
   if (rules.rank > 0) {
@@ -70,17 +71,17 @@ absl::StatusOr<TableParameters> TableParameters::open(Session& session, const Co
                                          .initial = rules.initial_factors,
                                          .seed = rules.seed,
                                          .admission = rules.factor_admission,
-                                         .filter = rules.filter});
+                                         .filter = rules.filter,
+                                         .encoding = rules.encoding});
     if (!factors.ok()) return factors.status();
     parameters.factors_ = *factors;
     const auto initial = protocol::InitialValues::find(rules.initial_factors, rules.seed, ValueType::kFloat);
     if (!initial.ok()) return initial.status();
     parameters.initial_factors_ = *initial;
   }
-  auto scores = session.table<std::int64_t>(
-      {.name = std::string(kScores), .rows = kScoresRows, .width = kScoresWidth, .consistency = Asp{}});
+  absl::StatusOr<ScoreTable> scores = ScoreTable::open(session);
   if (!scores.ok()) return scores.status();
-  parameters.scores_ = *scores;
+  parameters.scores_ = *std::move(scores);
   return parameters;
 }
 
@@ -113,13 +114,22 @@ absl::Status TableParameters::clock() {
   return session_.clock();
 }
 
-absl::Status TableParameters::merge(ScoreHistogram& scores) {
+absl::StatusOr<ScoreTable> ScoreTable::open(Session& session) {
+  auto table = session.table<std::int64_t>(
+      {.name = std::string(kScores), .rows = kScoresRows, .width = kScoresWidth, .consistency = Asp{}});
+  if (!table.ok()) return table.status();
+  ScoreTable scores;
+  scores.table_ = *table;
+  return scores;
+}
+
+absl::Status ScoreTable::merge(Session& session, ScoreHistogram& scores) {
   const KeyRange all{0, kScoresRows};
-  RETURN_IF_ERROR(scores_.push(all, scores.counts()));
-  RETURN_IF_ERROR(session_.barrier());
-  if (session_.rank() == 0) {
+  RETURN_IF_ERROR(table_.push(all, scores.counts()));
+  RETURN_IF_ERROR(session.barrier());
+  if (session.rank() == 0) {
     std::vector<std::int64_t> counts(2 * ScoreHistogram::kBins);
-    RETURN_IF_ERROR(scores_.pull(all, counts));
+    RETURN_IF_ERROR(table_.pull(all, counts));
     counted_.resize(counts.size());
     // What others have counted since the last merge.
     std::vector<std::int64_t> fresh(counts.size());
@@ -128,7 +138,7 @@ absl::Status TableParameters::merge(ScoreHistogram& scores) {
     counted_ = std::move(counts);
   }
   // Nobody adds to the next counts before these are read.
-  return session_.barrier();
+  return session.barrier();
 }
 
 absl::Status TableParameters::for_each(

@@ -19,6 +19,7 @@
 #include "protocol/admission.hpp"
 #include "protocol/filter_rule.hpp"
 #include "protocol/initial_values.hpp"
+#include "protocol/push_encoding.hpp"
 #include "protocol/update_rule.hpp"
 #include <verbena/session.hpp>
 #include <verbena/table.hpp>
@@ -35,6 +36,7 @@ struct Rules {
   std::string weight_admission{protocol::kAdmitAlways};  ///< when a feature gets a weight
   std::string factor_admission{protocol::kAdmitAlways};  ///< when it gets factors
   std::string filter{protocol::kNoFilter};               ///< which gradients are kept back
+  std::string encoding{protocol::kUsualEncoding};        ///< of gradients
 };
 
 /// Sets to zero the factors of features that have never been trained: they would only add noise to a
@@ -42,13 +44,12 @@ struct Rules {
 void zero_untrained(const protocol::InitialValues& initial_factors, std::span<const Key> keys,
                     std::size_t rank, std::vector<float>& factors);
 
+/// However they are trained.
 class Parameters {
  public:
   virtual ~Parameters() = default;
   /// The parameters of these keys; the factors only if the machine has any.
   virtual absl::Status read(std::span<const Key> keys, Numbers& parameters) = 0;
-  /// Takes a step along the gradients. REQUIRES: the keys are those of the read before.
-  virtual absl::Status step(std::span<const Key> keys, const Numbers& gradients) = 0;
   /// Training goes on from these parameters: those whose weight, or one of whose factors, is not 0. Called by
   /// all workers equally often, each with keys of its own, perhaps none, before the first step.
   virtual absl::Status start_from(std::span<const Key> keys, const Numbers& parameters) = 0;
@@ -66,7 +67,26 @@ class Parameters {
   virtual absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) = 0;
 };
 
-class TableParameters final : public Parameters {
+/// Those that are trained by mini-batches.
+class StreamedParameters : public Parameters {
+ public:
+  /// Takes a step along the gradients. REQUIRES: the keys are those of the read before.
+  virtual absl::Status step(std::span<const Key> keys, const Numbers& gradients) = 0;
+};
+
+/// Where the workers' score histograms are added up.
+class ScoreTable {
+ public:
+  static absl::StatusOr<ScoreTable> open(Session& session);
+  /// As Parameters::merge().
+  absl::Status merge(Session& session, ScoreHistogram& scores);
+
+ private:
+  Table<std::int64_t> table_;          ///< counts of all histograms that were merged
+  std::vector<std::int64_t> counted_;  ///< these counts after the last merge; the first worker's
+};
+
+class TableParameters final : public StreamedParameters {
  public:
   /// Opens the tables, with that model of consistency. `session` and `watch` must outlive it.
   static absl::StatusOr<TableParameters> open(Session& session, const ConsistencyModel& consistency,
@@ -79,7 +99,7 @@ class TableParameters final : public Parameters {
   void computing_ends(std::uint64_t examples) override { watch_.computing_ends(examples); }
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
-  absl::Status merge(ScoreHistogram& scores) override;
+  absl::Status merge(ScoreHistogram& scores) override { return scores_.merge(session_, scores); }
   absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) override;
 
  private:
@@ -90,8 +110,7 @@ class TableParameters final : public Parameters {
   Table<float> weights_;
   std::optional<Table<float>> factors_;
   protocol::InitialValues initial_factors_;
-  Table<std::int64_t> scores_;         ///< counts of all histograms that were merged
-  std::vector<std::int64_t> counted_;  ///< these counts after the last merge; the first worker's
+  ScoreTable scores_;
 };
 
 /// A table of the plain loop: rows found by a hash table.
@@ -133,7 +152,7 @@ class LocalTable {
   std::int64_t clock_ = 0;
 };
 
-class LocalParameters final : public Parameters {
+class LocalParameters final : public StreamedParameters {
  public:
   explicit LocalParameters(const Rules& rules);
 

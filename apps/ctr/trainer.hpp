@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "apps/application.hpp"
 #include "apps/ctr/batches.hpp"
+#include "apps/ctr/evaluation.hpp"
 #include "apps/ctr/model.hpp"
 #include "apps/ctr/parameters.hpp"
-#include "apps/data/score_histogram.hpp"
 
 namespace verbena::apps::ctr {
 
@@ -24,23 +24,19 @@ struct Schedule {
   std::int64_t passes = 1;
   std::size_t clocks_per_pass = 0;  ///< mini-batches of the worker that has the most
   bool has_test = false;            ///< some worker has examples for the test
+  std::int64_t test_every = 1;      ///< passes; the last one is tested in any case
 };
 
 // Names of the sums in IterationReport.
 // ------------------------------------------------------------------------------------------------------------
 inline constexpr const char* kProgressiveLoss = "progressive_log_loss";
 inline constexpr const char* kProgressiveWeight = "progressive_weight";
-inline constexpr const char* kTestLoss = "test_log_loss";
-inline constexpr const char* kTestExamples = "test_examples";
-inline constexpr const char* kTestAuc = "test_auc";
 
 class Trainer {
  public:
-  /// All arguments but `schedule` must outlive it. `is_first`: of the workers, the one that reports what all
-  /// have counted together. `scores`: of the test after the last pass; the first worker's has all.
-  Trainer(const Schedule& schedule, Machine& machine, const protocol::InitialValues& initial_factors,
-          const MiniBatches& train, const MiniBatches& test, Parameters& parameters, bool is_first,
-          ScoreHistogram& scores);
+  /// All arguments but `schedule` must outlive it.
+  Trainer(const Schedule& schedule, Machine& machine, const MiniBatches& train,
+          StreamedParameters& parameters, Evaluation& evaluation);
 
   /// CANCELLED when `stop` is set; diverged() when the model has diverged.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
@@ -48,17 +44,12 @@ class Trainer {
  private:
   absl::Status run_part(std::int64_t part, Reporter& reporter, const std::atomic<bool>& stop);
   absl::Status train(const MiniBatch& batch, std::map<std::string, double>& sums);
-  absl::Status evaluate(std::map<std::string, double>& sums, const std::atomic<bool>& stop);
-  absl::Status read(const MiniBatch& batch);
 
   const Schedule schedule_;
   Machine& machine_;
-  const protocol::InitialValues& initial_factors_;
   const MiniBatches& train_;
-  const MiniBatches& test_;
-  Parameters& parameters_;
-  const bool is_first_;
-  ScoreHistogram& scores_;
+  StreamedParameters& parameters_;
+  Evaluation& evaluation_;
   Numbers numbers_;
   Numbers gradients_;
 };

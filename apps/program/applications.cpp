@@ -9,6 +9,7 @@
 #include "apps/program/doctor_command.hpp"
 #include "apps/program/experiment_command.hpp"
 #include "apps/program/generate_command.hpp"
+#include "apps/sketch/sketch.hpp"
 #include "apps/word2vec/word2vec.hpp"
 
 namespace verbena::apps {
@@ -20,6 +21,7 @@ std::vector<std::unique_ptr<Application>> make_applications() {
   applications.push_back(make_kge());
   applications.push_back(make_word2vec());
   applications.push_back(make_ctr());
+  applications.push_back(make_sketch());
   return applications;
 }
 

@@ -161,6 +161,13 @@ std::optional<double> RunRecord::share_shipped() const {
   return static_cast<double>(shipped) / static_cast<double>(shipped + kept);
 }
 
+std::optional<double> RunRecord::bytes_an_update() const {
+  const std::uint64_t updates =
+      total(&SessionStatistics::rows_kept_back) + total(&SessionStatistics::rows_shipped);
+  if (updates == 0) return std::nullopt;
+  return static_cast<double>(total(&SessionStatistics::update_bytes)) / static_cast<double>(updates);
+}
+
 std::optional<double> RunRecord::mean_clock_differential() const {
   return apps::mean_clock_differential(staleness());
 }

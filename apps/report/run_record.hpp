@@ -76,6 +76,9 @@ class RunRecord {
   [[nodiscard]] std::optional<double> share_local() const;
   /// Of updates of rows at the ends of clocks, those that were sent. nullopt if no filter has kept any back.
   [[nodiscard]] std::optional<double> share_shipped() const;
+  /// Of the messages with updates of static tables' rows, for each of those that were pushed in a clock,
+  /// whether it was sent or kept back. nullopt: there were none.
+  [[nodiscard]] std::optional<double> bytes_an_update() const;
   /// nullopt if no row was read through a static table.
   [[nodiscard]] std::optional<double> mean_clock_differential() const;
 

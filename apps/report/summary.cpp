@@ -51,6 +51,8 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
   rows.emplace_back("share of time waited", format_share(record.share_waited()));
   if (const std::optional<double> share = record.share_shipped())
     rows.emplace_back("share of updates sent", format_share(*share));
+  if (const std::optional<double> bytes = record.bytes_an_update())
+    rows.emplace_back("bytes an update", fmt::format("{:.2f}", *bytes));
   if (const std::optional<double> share = record.share_local())
     rows.emplace_back("share of rows local", format_share(*share));
   const DurationHistogram moves = record.move_times();

@@ -21,12 +21,13 @@
 // its range; kAllKeys means all. Each lane of each server does its part of the work, beside its other work, a
 // piece at a time, and the worker puts together what they say.
 //
-// What a function sees: all that a pull by the caller would see, if it called it now; but under BSP and A-BSP
-// nothing of this clock, nor what a filter keeps back (TableOptions::filter). While a function that does not
-// change rows is at work, pushes go on: under models that apply them at once, a row may be looked at before
-// or after those that come meanwhile. A function that changes rows is like a push, all of it at one moment of
-// each lane (a list of keys that takes several messages, each of an eighth of the inbox, at one moment for
-// each of them): after what the caller has pushed and called before; under BSP and A-BSP after all updates of
+// What a function sees: all that a pull by the caller would see, if it called it now; but under BSP and
+// A-BSP, and with a rule that takes one step a clock, nothing of this clock, nor what a filter keeps back
+// (TableOptions::filter). While a function that does not change rows is at work, pushes go on: under models
+// that apply them at once, a row may be looked at before or after those that come meanwhile. A function that
+// changes rows is like a push, all of it at one moment of each lane (a list of keys that takes several
+// messages, each of an eighth of the inbox, at one moment for each of them): after what the caller has pushed
+// and called before; under BSP and A-BSP, and with a rule that takes one step a clock, after all updates of
 // the clock, in the order of the callers' ranks.
 //
 // A program's own function:

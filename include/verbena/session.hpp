@@ -116,10 +116,16 @@ struct TableOptions {
   std::string admission = "always";
   /// For static tables under models whose updates travel at the end of a clock: which of a clock's updates
   /// are kept back, and are added to those of the next clock: "none", "significant(least=1)" (those smaller
-  /// than 1), "top(share=0.1)" (all but the largest tenth), "random(share=0.5)". This worker sees what it
+  /// than 1), "top(share=0.1)" (all but the largest tenth), "random(share=0.5)"; or what their values lose
+  /// when they are rounded: "bf16", "int8"; or both: "significant(least=1)+int8". This worker sees what it
   /// keeps back, as it sees its own updates; a barrier and the session's end send all. What the model
   /// promises of updates, it promises of those that were sent. docs/consistency.md#filters
   std::string filter = "none";
+  /// For static tables: in which bytes updates travel, without a change to any of them: "auto", "records"
+  /// (a key and all values for each row), or "packed" (in as few bytes as is easily done, which takes this
+  /// worker some time); "packed(lists=1000000)" for mini-batches whose keys come again and again, in the same
+  /// order: they are sent once, as far as they are not more than so many for a lane. docs/sparse.md#pushes
+  std::string encoding = "auto";
   /// How many rows the cache may hold; a further row replaces one that has not been read for a long time.
   std::uint64_t cache_rows = UINT64_MAX;
 };
@@ -150,6 +156,7 @@ struct SessionStatistics {
   std::uint64_t rows_eagerly_received = 0;
   std::uint64_t rows_shipped = 0;        ///< updates of rows of static tables that were sent to servers
   std::uint64_t rows_kept_back = 0;      ///< by filters, each counted in each clock in which it was
+  std::uint64_t update_bytes = 0;        ///< of the messages that these updates were sent in
   std::uint64_t rows_shipped_ahead = 0;  ///< updates sent before their clock ended (update_budget_mb_per_s)
   /// VAP: how often, and how long in all, a push or a clock waited for its updates to be seen.
   std::uint64_t value_bound_waits = 0;

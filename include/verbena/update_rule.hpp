@@ -15,17 +15,23 @@
 //                                                               beta1 0.9, beta2 0.999, epsilon 1e-8
 //   ftrl              σ = (√(n + g²) − √n) / α; z += g − σ w; n += g²; w = 0 if |z| ≤ λ₁, else
 //                     −(z − sgn(z) λ₁) / ((β + √n) / α + λ₂)    alpha 0.1, beta 1, l1 0, l2 0
+//   proximal          rows of w and g, pushes of g and u: w takes the step that makes
+//                     g d + u d² / 2 + λ₁ |w + d| least, but |d| ≤ Δ; then Δ = min(5, 2 |d| + 0.1), Δ₀ = 1.
+//                     The row tells the g of the newest step, too                         l1 0, damping 1
 //
 // η = rate · decay^c / (1 + c)^power, where c is the clock of the step: how many clocks all workers had
 // finished before; t = c + 1. Rows that nobody has pushed to do not change, and neither does what is kept of
 // them (lazy momentum, lazy Adam: torch.optim.SparseAdam). Sources: Adagrad: Duchi et al., JMLR'11; Adam:
-// Kingma & Ba, ICLR'15, with ε where PyTorch's SparseAdam has it; FTRL: McMahan et al., KDD'13. These rules
-// are for float and double.
+// Kingma & Ba, ICLR'15, with ε where PyTorch's SparseAdam has it; FTRL: McMahan et al., KDD'13; proximal: the
+// block algorithm of Li et al., OSDI'14, section 5.1, with the trust region of their program; u is multiplied
+// by the damping. These rules are for float and double; of "proximal", the width is even: all w, then all g.
 //
 // One step or many: under BSP and A-BSP all updates of a row in a clock are combined, in the order of the
-// workers' ranks, and the rule takes one step. Under the other models it takes a step for what one worker
-// has pushed to a row until it travelled, which mostly is in a clock. So a row may then take a step for each
-// worker at the same c and t, and c and t are what the row's part of the server knew when it took it.
+// workers' ranks, and the rule takes one step. So does "proximal" under any model with clocks, since a part
+// of the gradient would be another step: what is pushed waits until all workers have finished the clock.
+// Under the other models other rules take a step for what one worker has pushed to a row until it travelled,
+// which mostly is in a clock. So a row may then take a step for each worker at the same c and t, and c and t
+// are what the row's part of the server knew when it took it.
 //
 // Own pushes: these rules do not say what a worker may see of its own pushes before they are applied. So it
 // sees them when the table's model shows it those of others. Only with "add" it sees them at once.
@@ -73,10 +79,10 @@ namespace verbena {
 /// A rule's functions for one value type. Rows and updates are arrays of `width` values.
 struct UpdateRuleFunctions {
   /// `update` becomes an update that stands for both: first `update`, then `later`. All memory is the
-  /// caller's own. Only under BSP and A-BSP is the number of updates that are combined before they are
-  /// applied the same in every run. Otherwise it depends on how they travel, and so does the result of a rule
-  /// for which a combined update does something else than the two updates one after the other (for example a
-  /// step along a sum of gradients).
+  /// caller's own. Only under BSP and A-BSP, and with one_step_a_clock, is the number of updates that are
+  /// combined before they are applied the same in every run. Otherwise it depends on how they travel, and so
+  /// does the result of a rule for which a combined update does something else than the two updates one after
+  /// the other (for example a step along a sum of gradients).
   void (*combine)(std::byte* update, const std::byte* later, std::uint32_t width) = nullptr;
   /// Applies an update to the row. The update may lie in memory that a peer can still write: load each value
   /// once (load_whole()). Others read the row at the same time: each value must be stored whole, once
@@ -110,6 +116,11 @@ struct UpdateRuleKind {
   /// Whether constants() depends on the clock; the table is then a static one, which knows it. nullptr: it
   /// does.
   bool (*changes_with_clock)(const double* parameters) = nullptr;
+  /// Takes one step for the updates of all workers in a clock, whatever the table's model, which must bound
+  /// how many clocks workers are apart. Not with predict().
+  bool one_step_a_clock = false;
+  /// The width of the table's rows is a multiple of it.
+  std::uint32_t width_multiple = 1;
 };
 
 /// ALREADY_EXISTS: another rule has the name, maybe one of those above. INVALID_ARGUMENT: no such name, no
@@ -118,8 +129,8 @@ absl::Status register_update_rule(const UpdateRuleKind& kind);
 
 /// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value; predict() and adopt()
 /// may be missing. It may have the other members of UpdateRuleKind: state_bytes(type, width), kParameters,
-/// constants(parameters, clock, constants), changes_with_clock(parameters). With kParameters, apply() takes
-/// the constants as a fifth argument.
+/// constants(parameters, clock, constants), changes_with_clock(parameters), kOneStepAClock, kWidthMultiple.
+/// With kParameters, apply() takes the constants as a fifth argument.
 template <class Rule>
 absl::Status register_update_rule();
 
@@ -177,6 +188,8 @@ UpdateRuleKind update_rule_kind(UpdateRuleFunctions (*functions)(ValueType type)
     };
   }
   if constexpr (requires { Rule::kParameters; }) kind.parameters = Rule::kParameters;
+  if constexpr (requires { Rule::kWidthMultiple; }) kind.width_multiple = Rule::kWidthMultiple;
+  if constexpr (requires { Rule::kOneStepAClock; }) kind.one_step_a_clock = Rule::kOneStepAClock;
   if constexpr (requires { &Rule::constants; }) kind.constants = &Rule::constants;
   if constexpr (requires { &Rule::changes_with_clock; }) kind.changes_with_clock = &Rule::changes_with_clock;
   return kind;

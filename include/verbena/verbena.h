@@ -167,11 +167,12 @@ typedef struct verbena_table_options {
   uint64_t seed;
   const char* admission; /* with which push a key gets its row: "always", "count(least=10)" */
   const char* filter;    /* of any static table: what is kept back, "none", "significant(least=1)" */
+  const char* encoding;  /* of any static table: in which bytes updates travel, "auto", "packed" */
 } verbena_table_options;
 #define VERBENA_TABLE_OPTIONS                                                                               \
   {                                                                                                         \
     sizeof(verbena_table_options), NULL, 0, 1, VERBENA_FLOAT, "ssp", 0, "add", UINT64_MAX, 0, 0, "zero", 0, \
-        "always", "none"                                                                                    \
+        "always", "none", "auto"                                                                            \
   }
 
 typedef struct verbena_table verbena_table;

@@ -16,9 +16,11 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include "protocol/messages.hpp"
+#include "protocol/packed_updates.hpp"
 #include "protocol/row_stride.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/impostor.hpp"
@@ -55,6 +57,18 @@ std::string record(Key key) {
 }
 std::string key_bytes(Key key) {
   return std::string(reinterpret_cast<const char*>(&key), sizeof key);
+}
+using Names = protocol::PackedHeader::Names;
+/// The payload of packed updates: one, of the key, or, without one, of the row.
+std::string packed(std::optional<Key> key, Names names, std::uint64_t row = 0) {
+  const std::array<float, 2> values = {};
+  const auto* const bytes = reinterpret_cast<const std::byte*>(values.data());
+  protocol::UpdatePacker packer(kTable.value_type, kTable.width);
+  if (key) packer.add_key(*key, bytes);
+  if (!key) packer.add_row(row, bytes);
+  std::array<std::uint64_t, 16> memory = {};
+  const auto length = packer.pack({}, {.names = names, .list = 5}, std::as_writable_bytes(std::span(memory)));
+  return std::string(reinterpret_cast<const char*>(memory.data()), *length).substr(sizeof(BulkHeader));
 }
 /// The tag of a push or an install.
 const std::string kTag = key_bytes(77);
@@ -364,12 +378,19 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
          where.length_bytes = sizeof(BulkHeader) - 1;
          peer.send_place(where);
        }},
-      {"a message of 520 bytes elsewhere, expected at most 512",
+      {"a message of 528 bytes elsewhere, expected at most 512",
        elsewhere({.kind = BulkKind::kUpdates, .count = 30}, std::string(480, '\0'), 0)},
       {"leaves a message of kind 2 elsewhere", elsewhere({.kind = BulkKind::kClock, .clock = 1}, "", 0)},
       {"leaves a message of kind 9 elsewhere", elsewhere({.kind = BulkKind::kElsewhere}, "", 0)},
       {"key 10", elsewhere({.kind = BulkKind::kUpdates, .count = 1}, record(10), 0)},
       {"expected 2 records", elsewhere({.kind = BulkKind::kUpdatesAhead, .count = 2}, record(3), 0)},
+      {"1 packed updates in 8 bytes", bulk({.kind = BulkKind::kPackedUpdates, .count = 1}, key_bytes(3))},
+      {"key 10", bulk({.kind = BulkKind::kPackedUpdates, .count = 1}, packed(10, Names::kRowsAndKeys))},
+      {"update of row 10, expected less than 10",
+       bulk({.kind = BulkKind::kPackedUpdates, .count = 1}, packed({}, Names::kRowsAndKeys, 10))},
+      {"clock 3", bulk({.kind = BulkKind::kPackedUpdates, .count = 1, .clock = 3}, packed(3, Names::kNewList))},
+      {"list 5, which was never sent",
+       bulk({.kind = BulkKind::kPackedUpdates, .count = 1}, packed(3, Names::kList))},
       {"clock 0 after", bulk({.kind = BulkKind::kClock, .clock = 0})},
       {"after clock 0", bulk({.kind = BulkKind::kClock, .clock = std::numeric_limits<std::int64_t>::max()})},
       {"clock -1 after", bulk({.kind = BulkKind::kClock, .clock = -1})},

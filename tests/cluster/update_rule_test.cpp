@@ -8,9 +8,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/return_if_error.hpp"
@@ -353,6 +356,119 @@ TEST_F(UpdateRuleTest, AKindThatLacksSomethingIsRefused) {
 TEST_F(UpdateRuleTest, ANameIsTakenOnce) {
   EXPECT_EQ(register_update_rule<Maximum>().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(register_update_rule<AnotherAddition>().code(), absl::StatusCode::kAlreadyExists);
+}
+
+/// A rule that takes one step for all workers' updates of a clock does so under any model with clocks.
+TEST(OneStepTest, IsTakenForAllWorkers) {
+  for (const ConsistencyModel& model : {ConsistencyModel(Bsp{}), ConsistencyModel(Ssp{2}),
+                                        ConsistencyModel(Essp{1}), ConsistencyModel(BoundedDelay{3})}) {
+    for (const Maps maps : {Maps::kAll, Maps::kNone}) {
+      const ClusterResult result = run_cluster(over(maps, 1, 3), [&](Session& session) -> absl::Status {
+        auto table = session.table<float>(
+            {.name = "rows", .rows = 5, .width = 2, .consistency = model, .rule = "proximal(l1=2)"});
+        RETURN_IF_ERROR(table.status());
+        // By itself no worker's gradient moves a weight. All of them do, one clock after the other.
+        const std::vector<float> push = {-1, 1};
+        for (int clock = 0; clock < 3; ++clock) {
+          RETURN_IF_ERROR(table->push(KeyRange{3, 4}, push));
+          RETURN_IF_ERROR(session.clock());
+        }
+        RETURN_IF_ERROR(session.barrier());
+        std::vector<float> row(2);
+        RETURN_IF_ERROR(table->pull(KeyRange{3, 4}, row));
+        EXPECT_NEAR(row[0], 1, 1e-6) << to_string(model);
+        EXPECT_EQ(row[1], -3);
+        return absl::OkStatus();
+      });
+      EXPECT_TRUE(result.first_error().ok()) << to_string(model) << ": " << result.first_error();
+    }
+  }
+}
+
+TEST(OneStepTest, NeedsABoundOnClocks) {
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 1}, [](Session& session) -> absl::Status {
+        const auto error_of = [&](const ConsistencyModel& model, std::uint32_t width) {
+          return message_of(
+              session
+                  .table<float>(
+                      {.name = "rows", .rows = 5, .width = width, .consistency = model, .rule = "proximal"})
+                  .status());
+        };
+        EXPECT_THAT(error_of(Sequential{}, 2), ::testing::HasSubstr("nothing says how far they are apart"));
+        EXPECT_THAT(error_of(Asp{}, 2), ::testing::HasSubstr("nothing says how far they are apart"));
+        EXPECT_THAT(error_of(Bsp{}, 3),
+                    ::testing::HasSubstr("expected a width that is a multiple of 2, found 3"));
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+/// Updates that wait for other workers keep none of other tables waiting: neither what is pushed at once, nor
+/// what a call must see, nor a read of what was sent. One worker goes ahead, the other comes later.
+TEST(OneStepTest, KeepsNoOtherTableWaiting) {
+  for (const Maps maps : {Maps::kAll, Maps::kNone}) {
+    std::atomic<bool> is_ahead = false;
+    const ClusterResult result = run_cluster(over(maps, 1, 2), [&](Session& session) -> absl::Status {
+      auto steps = session.table<float>(
+          {.name = "steps", .rows = 4, .width = 2, .consistency = BoundedDelay{3}, .rule = "proximal(l1=1)"});
+      auto at_once = session.table<std::int64_t>(
+          {.name = "at once", .rows = 4, .width = 1, .consistency = Sequential{}});
+      auto sums = session.table<std::int64_t>(
+          {.name = "sums", .rows = 4, .width = 1, .consistency = BoundedDelay{3}});
+      RETURN_IF_ERROR(steps.status());
+      RETURN_IF_ERROR(at_once.status());
+      RETURN_IF_ERROR(sums.status());
+      const bool goes_ahead = session.rank() == 0;
+      while (!goes_ahead && !is_ahead) std::this_thread::yield();
+      const std::vector<float> push = {-1, 1};
+      const std::vector<std::int64_t> one = {1};
+      std::vector<std::int64_t> value(1);
+      for (std::int64_t clock = 0; clock < 3; ++clock) {
+        RETURN_IF_ERROR(steps->push(KeyRange{1, 2}, push));
+        RETURN_IF_ERROR(sums->push(KeyRange{2, 3}, one));
+        RETURN_IF_ERROR(session.clock());
+        if (!goes_ahead) continue;
+        RETURN_IF_ERROR(at_once->push(KeyRange{3, 4}, one));
+        RETURN_IF_ERROR(sums->push(KeyRange{2, 3}, one));
+        const auto norms = sums->call("norms", KeyRange{2, 3});
+        RETURN_IF_ERROR(norms.status());
+        EXPECT_EQ(norms->numbers[2], static_cast<double>(2 * (clock + 1)))
+            << "a call sees its caller's pushes";
+        RETURN_IF_ERROR(sums->pull(KeyRange{2, 3}, value));
+        EXPECT_EQ(value[0], 2 * (clock + 1));
+      }
+      if (goes_ahead) is_ahead = true;
+      RETURN_IF_ERROR(session.barrier());
+      std::vector<float> row(2);
+      RETURN_IF_ERROR(steps->pull(KeyRange{1, 2}, row));
+      EXPECT_EQ(row[1], -2) << "of both workers";
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+/// A worker that only pushes is not much further ahead than the model lets readers be.
+TEST(OneStepTest, BoundsWhoOnlyPushes) {
+  std::atomic<int> ahead = 0;
+  const ClusterResult result = run_cluster(over(Maps::kAll, 1, 2), [&](Session& session) -> absl::Status {
+    auto steps = session.table<float>(
+        {.name = "steps", .rows = 4, .width = 2, .consistency = Ssp{1}, .rule = "proximal(l1=1)"});
+    RETURN_IF_ERROR(steps.status());
+    if (session.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      EXPECT_LE(ahead, 5);
+    }
+    const std::vector<float> push = {-1, 1};
+    for (int clock = 0; clock < 20; ++clock) {
+      RETURN_IF_ERROR(steps->push(KeyRange{1, 2}, push));
+      RETURN_IF_ERROR(session.clock());
+      if (session.rank() == 0) ++ahead;
+    }
+    return session.barrier();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "protocol/messages.hpp"
+#include "protocol/packed_updates.hpp"
 #include "protocol/server_function.hpp"
 #include "tests/fuzz/mutator.hpp"
 
@@ -167,6 +168,42 @@ std::string answer() {
   return bytes.append(reinterpret_cast<const char*>(words.data()), words.size() * sizeof words[0]);
 }
 
+/// Two updates by row, one by key, mostly zeros.
+std::string packed(PackedHeader::Names names) {
+  const std::vector<float> values = {0, 0, 0, 1.1F};
+  const auto* const bytes = reinterpret_cast<const std::byte*>(values.data());
+  UpdatePacker packer(ValueType::kFloat, 4);
+  for (const std::uint64_t row : {std::uint64_t{3}, std::uint64_t{700}}) {
+    if (names == PackedHeader::Names::kRowsAndKeys) packer.add_row(row, bytes);
+  }
+  packer.add_key(105, bytes);
+  std::vector<std::uint64_t> memory(64);
+  const auto length = packer.pack({}, {.names = names, .list = 2}, std::as_writable_bytes(std::span(memory)));
+  return {reinterpret_cast<const char*>(memory.data()), *length};
+}
+
+/// Reads all of it, as a server does.
+void read_packed(const BulkMessage& message, int& good) {
+  auto updates = PackedUpdates::read(message, ValueType::kFloat, 4);
+  if (!updates.ok()) {
+    ASSERT_EQ(updates.status().code(), absl::StatusCode::kInvalidArgument);
+    return;
+  }
+  ASSERT_LE(updates->header().by_row + updates->keys(), updates->count());
+  std::uint64_t least = 0;
+  for (std::uint32_t i = 0; i < updates->header().by_row; ++i) {
+    const std::optional<std::uint64_t> row = updates->next_row();
+    if (!row) return;
+    ASSERT_GE(*row, least);
+    least = *row + 1;
+  }
+  for (std::uint32_t i = 0; i < updates->keys(); ++i) static_cast<void>(updates->key(i));
+  std::vector<float> values(4);
+  for (std::uint32_t i = 0; i < std::min(updates->count(), 100U); ++i)
+    updates->next_values(1, reinterpret_cast<std::byte*>(values.data()), 16);
+  ++good;
+}
+
 TEST(ProtocolFuzz, BulkMessages) {
   constexpr std::size_t kStrideBytes = 16;
   constexpr KeyRange kRange{100, 108};
@@ -176,7 +213,9 @@ TEST(ProtocolFuzz, BulkMessages) {
        bulk(BulkKind::kSubscribe, 5, 0, 103), bulk(BulkKind::kUnsubscribe, 1, 0, 100),
        bulk(BulkKind::kRows, 2, kStrideBytes, 106), bulk(BulkKind::kPush, 2, kStrideBytes, 101),
        bulk(BulkKind::kInstall, 2, kStrideBytes, 104), bulk(BulkKind::kElsewhere, 1, kStrideBytes, 107),
-       call("set", {100, 107}, 2), call("top(count=2)", {}, 0), answer()},
+       call("set", {100, 107}, 2), call("top(count=2)", {}, 0), answer(),
+       packed(PackedHeader::Names::kRowsAndKeys), packed(PackedHeader::Names::kNewList),
+       packed(PackedHeader::Names::kList)},
       extreme_numbers());
   GuardedMemory memory;
   int records = 0;
@@ -186,6 +225,7 @@ TEST(ProtocolFuzz, BulkMessages) {
   int places = 0;
   int calls = 0;
   int answers = 0;
+  int packed_seen = 0;
   for (int round = 0; round < kMessageRounds; ++round) {
     const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.put(mutator.next())));
     absl::StatusOr<BulkMessage> message = decode_bulk(bytes);
@@ -201,7 +241,9 @@ TEST(ProtocolFuzz, BulkMessages) {
       ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
     }
-    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kResult);
+    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates &&
+                message->header.kind <= BulkKind::kPackedUpdates);
+    if (message->header.kind == BulkKind::kPackedUpdates) read_packed(*message, packed_seen);
     ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());
     const absl::StatusOr<Descriptor> place = decode_elsewhere(*message);
     ASSERT_EQ(place.ok(), message->payload.size() == sizeof(Descriptor));
@@ -255,6 +297,7 @@ TEST(ProtocolFuzz, BulkMessages) {
   EXPECT_GT(places, kMessageRounds / 100);
   EXPECT_GT(calls, kMessageRounds / 100);
   EXPECT_GT(answers, kMessageRounds / 1000);
+  EXPECT_GT(packed_seen, kMessageRounds / 100);
 }
 
 }  // namespace

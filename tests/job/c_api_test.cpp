@@ -52,7 +52,7 @@ TEST(CApiTest, CallsServerFunctions) {
   EXPECT_THAT(verbena_last_error(), ::testing::HasSubstr("expected none, significant"));
   table_options.filter = nullptr;
   EXPECT_EQ(verbena_open(session, &table_options, &wrong), VERBENA_INVALID_ARGUMENT);
-  EXPECT_THAT(verbena_last_error(), ::testing::HasSubstr("and filter are texts, not NULL"));
+  EXPECT_THAT(verbena_last_error(), ::testing::HasSubstr("filter and encoding are texts, not NULL"));
   EXPECT_EQ(verbena_call(table, "no-such", some, nullptr, 0, &result), VERBENA_INVALID_ARGUMENT);
   EXPECT_THAT(verbena_last_error(), ::testing::HasSubstr("no server function \"no-such\""));
   verbena_close(session);

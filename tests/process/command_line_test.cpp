@@ -368,7 +368,12 @@ TEST_F(CommandLineTest, MemoryThatRunsOutBeforeTheStartIsAStatus) {
   int status = -1;
   for (std::uint64_t megabytes = 16; status != 0 && megabytes <= 1024; ++megabytes) {
     SCOPED_TRACE(megabytes);
-    const Ended ended = verbena({"--version"}, [&] { limit_address_space(megabytes << 20); });
+    const auto started_with = [this](std::uint64_t bytes) {
+      return verbena({"--version"}, [&] { limit_address_space(bytes); });
+    };
+    Ended ended = started_with(megabytes << 20);
+    // glibc's loader itself crashes, in init_tls(), if the limit ends within some 40 KB behind the libraries.
+    if (ended.status == 128 + SIGSEGV) ended = started_with((megabytes << 20) + (std::uint64_t{256} << 10));
     expect_no_crash(ended);
     was_refused = was_refused || ended.err.find("ulimit -v") != std::string::npos;
     status = ended.status;

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "protocol/update_rule.hpp"
@@ -189,13 +191,44 @@ TEST(GradientRulesTest, RefusesWhatIsNoRule) {
   EXPECT_EQ(refusal("add(rate=1)"), "the update rule \"add\" has no parameter \"rate\", but none");
   EXPECT_THAT(refusal("sdg"),
               ::testing::HasSubstr("no update rule \"sdg\" is registered in this process, but \"add\", "
-                                   "\"adagrad\", \"adam\", \"ftrl\", \"momentum\", "
+                                   "\"adagrad\", \"adam\", \"ftrl\", \"momentum\", \"proximal\", "
                                    "\"rowwise-adagrad\", \"sgd\""));
   EXPECT_THAT(refusal("sgd", ValueType::kInt32), ::testing::HasSubstr("has not all functions for int32"));
   EXPECT_THAT(refusal(")"), ::testing::HasSubstr("is registered"));
   EXPECT_THAT(refusal("("), ::testing::HasSubstr("at its end"));
   EXPECT_TRUE(UpdateRule::find("add()", ValueType::kInt32, 1).ok());
   EXPECT_TRUE(UpdateRule::find(" sgd ( rate = 0.5 , power = 1 ) ", ValueType::kDouble, 1).ok());
+}
+
+/// The step against a search for the least of what it is to make least.
+TEST(GradientRulesTest, ProximalStepsMakeTheModelLeast) {
+  RuledRow<> row("proximal(l1=0.5,damping=2)", 2);
+  double w = 0;
+  double most = 1;
+  const std::vector<std::pair<double, double>> pushes = {
+      {-0.4, 1}, {-3, 1}, {0.2, 4}, {100, 1}, {-100, 0.01}, {1, 10}, {0.3, 30}, {-0.7, 2}, {5, 3}, {0, 0}};
+  for (const auto& [g, u] : pushes) {
+    const auto value_at = [&, g = g, u = u](double d) {
+      return g * d + 2 * u * d * d / 2 + 0.5 * std::abs(w + d);
+    };
+    double best = 0;
+    for (int i = -200'000; i <= 200'000; ++i) {
+      const double d = most * i / 200'000;
+      if (value_at(d) < value_at(best)) best = d;
+    }
+    if (most > std::abs(w) && value_at(-w) <= value_at(best)) best = -w;  // exactly 0
+    const std::vector<double> found = row.step({g, u});
+    EXPECT_NEAR(found[0], w + best, 1e-4) << g << ", " << u;
+    EXPECT_EQ(found[1], g) << "the row tells the gradient";
+    most = std::min(5.0, 2 * std::abs(found[0] - w) + 0.1);
+    w = found[0];
+  }
+  EXPECT_EQ(RuledRow<>("proximal(l1=1)", 2).step({0.9, 1})[0], 0);
+}
+
+TEST(GradientRulesTest, ProximalTakesOneStepAClock) {
+  EXPECT_TRUE(UpdateRule::find("proximal", ValueType::kFloat, 2)->takes_one_step_a_clock());
+  EXPECT_FALSE(UpdateRule::find("ftrl", ValueType::kFloat, 2)->takes_one_step_a_clock());
 }
 
 }  // namespace

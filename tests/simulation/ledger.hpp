@@ -29,6 +29,7 @@ struct TableShape {
   bool ordered = false;  ///< has a last column for the order. REQUIRES: BSP or A-BSP, float or double
   bool shared = false;   ///< has a last column for all workers. REQUIRES: sequential
   std::uint64_t cache_rows = UINT64_MAX;
+  std::string encoding = "auto";
   bool sparse = false;         ///< has sparse keys
   bool moves = false;          ///< is dynamic
   bool intents = false;        ///< is dynamic, and workers announce what they will use

@@ -285,6 +285,13 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   for (TableShape& table : scenario.tables)
     table.shipped_ahead = (scenario.update_budget_mb_per_s > 0 || scenario.calls) &&
                           !consistency::rules_of(table.model).holds_updates_back;
+  std::mt19937_64 encodings(seed + 0xe2c0);
+  for (TableShape& table : scenario.tables) {
+    // In every fourth seed, so that the others keep their meaning.
+    if (!table.moves && seed % 4 == 3 && chance(encodings, 0.6))
+      table.encoding =
+          chance(encodings, 0.3) ? "packed" : fmt::format("packed(lists={})", 4 + below(encodings, 12));
+  }
   std::mt19937_64 nodes(seed + 0x40de);
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
     scenario.nodes.push_back(static_cast<std::uint32_t>(below(nodes, scenario.servers)));

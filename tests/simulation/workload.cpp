@@ -224,6 +224,7 @@ absl::Status Workload::open_tables() {
                                .width = static_cast<std::uint32_t>(width(table)),
                                .consistency = shape(table).model,
                                .allocation = shape(table).moves ? Allocation::kDynamic : Allocation::kStatic,
+                               .encoding = shape(table).encoding,
                                .cache_rows = shape(table).cache_rows};
     absl::Status status;
     visit_value_type(shape(table).type, [&]<class Value>() {

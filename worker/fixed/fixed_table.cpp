@@ -129,11 +129,13 @@ FixedTable::FixedTable(SessionCore& session, std::uint32_t number, const TableOp
       is_sparse_(options.key_space == KeySpace::kSparse),
       read_bound_(rules_.read_bound),
       ships_ahead_(session.options().update_budget_mb_per_s > 0 && !rules_.holds_updates_back &&
-                   !rules_.acknowledges_at_once() && options.filter == protocol::kNoFilter),
+                   !rules_.acknowledges_at_once() && protocol::FilterRule::find(options.filter)->sends_all()),
       ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()),
       keeps_own_apart_(rules_.holds_updates_back),
       shipping_(session, number, options_.name, layout_,
-                PushFilter(protocol::FilterRule::find(options.filter).value(), session.options().rank)) {}
+                PushFilter(protocol::FilterRule::find(options.filter).value(), session.options().rank),
+                UpdatePacking(protocol::PushEncoding::find(options.encoding).value(),
+                              protocol::FilterRule::find(options.filter).value(), layout_)) {}
 
 absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDescriptor& shard) {
   const protocol::TablePlacement placement = session_.placement().table(options_.rows);
@@ -176,6 +178,7 @@ bool FixedTable::reads_in_place(bool is_mapped) const {
 }
 
 absl::Status FixedTable::add_part(std::unique_ptr<Part> part, bool is_mapped) {
+  part->updates = rules_.holds_updates_back ? &part->view->held : &part->view->at_once;
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = shipping_.make_buffer(*part);
   if (!buffer.ok()) return buffer.status();
   part->current = std::move(*buffer);
@@ -427,7 +430,7 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
   const std::span<std::byte> staging =
       pull.staging_->bytes.subspan(staged_bytes, count * layout_.stride_bytes);
   staged_bytes += staging.size();
-  pull.runs_.push_back({&part, pull.next_, count, staging, part.view->min_clock, part.view->shipped});
+  pull.runs_.push_back({&part, pull.next_, count, staging, part.view->min_clock, part.updates->shipped});
   pull.reads.add(*part.link,
                  part.rows.slice(index_of(part.range.row_of(first)) * layout_.stride_bytes, staging.size()),
                  staging, *pull.staging_);
@@ -437,7 +440,7 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
 
 void FixedTable::finish_runs(FixedPull& pull) {
   for (const FixedPull::Run& run : pull.runs_) {
-    if (run.part->awaits_own && run.part->view->shipped != run.shipped) {
+    if (run.part->awaits_own && run.part->updates->shipped != run.shipped) {
       // It is not known whether updates that were shipped meanwhile came before the read: read again.
       pull.next_ = run.first;
       break;
@@ -532,6 +535,8 @@ absl::Status FixedTable::failing(absl::Status shipped) {
 absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& message) {
   Part& part = this->part(link.server, message.header.lane);
   RETURN_IF_ERROR(protocol::check_record_count(message, layout_.stride_bytes));
+  const std::uint64_t applied =
+      rules_.holds_updates_back ? message.header.applied_held : message.header.applied;
   for (std::size_t i = 0; i < message.header.count; ++i) {
     // The server can still write to this memory, so the key that is checked must be the one that is used. If
     // a key is wrong, the rows before it have been taken; that does not matter, since the session ends.
@@ -549,7 +554,7 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
     if (layout_.rule.predicts()) {
       for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
         const std::byte* const own = buffer->find(row);
-        if (own != nullptr && buffer->chunk_of(row).sequence >= message.header.applied)
+        if (own != nullptr && buffer->chunk_of(row).sequence >= applied)
           layout_.rule.predict(cached->values(), own);
       }
       predict_own(part, row, cached->values());
@@ -566,7 +571,7 @@ void FixedTable::on_applied(ServerLink& link, std::uint32_t lane) {
   Part& part = this->part(link.server, lane);
   while (!part.outstanding.empty()) {
     UpdateBuffer& oldest = *part.outstanding.front();
-    if (oldest.chunk(oldest.chunks() - 1).sequence >= part.view->applied) return;
+    if (oldest.chunk(oldest.chunks() - 1).sequence >= part.updates->applied) return;
     oldest.clear();
     part.spare.push_back(std::move(part.outstanding.front()));
     part.outstanding.pop_front();

@@ -40,7 +40,7 @@ class FixedPull final : public Operation {
     std::size_t count = 0;
     std::span<std::byte> staging;
     consistency::Clock clock = 0;  ///< the part's min clock before the read
-    std::uint64_t shipped = 0;     ///< LaneView::shipped of the part before the read
+    std::uint64_t shipped = 0;     ///< `shipped` of the part's updates before the read
   };
 
   FixedTable& table_;

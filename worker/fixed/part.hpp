@@ -13,6 +13,7 @@
 #include "protocol/row.hpp"
 #include "transport/transport.hpp"
 #include "worker/fixed/row_cache.hpp"
+#include "worker/fixed/sent_key_lists.hpp"
 #include "worker/fixed/sparse_view.hpp"
 #include "worker/fixed/subscriptions.hpp"
 #include "worker/fixed/update_buffer.hpp"
@@ -41,12 +42,14 @@ struct alignas(64) Part {
   std::unique_ptr<UpdateBuffer> kept;  ///< by the table's filter; nullptr: it has none
   bool awaits_own = true;              ///< a read must find all updates that this worker has sent
   LaneView* view = nullptr;
+  LaneView::Updates* updates = nullptr;  ///< in `view`: those of this table's kind
   ServerLink* link = nullptr;
   std::uint32_t lane = 0;
   transport::RemoteDescriptor rows;                       ///< the server's memory, row 0 at its start
   std::deque<std::unique_ptr<UpdateBuffer>> outstanding;  ///< shipped, not known to be applied; oldest first
   std::vector<std::unique_ptr<UpdateBuffer>> spare;
   Subscriptions subscriptions;  ///< if the table pushes eagerly
+  SentKeyLists lists;           ///< if its encoding has lists
   /// Where the rows of a sparse table are on the server; `mapped` and `rows` are unused, and each row is
   /// named by its key. nullptr if the table is dense.
   std::unique_ptr<SparseView> sparse;
@@ -72,7 +75,7 @@ struct alignas(64) Part {
   }
   /// A shipped update of the row may be missing in the server's row.
   [[nodiscard]] bool is_unapplied(const UpdateBuffer& shipped, protocol::Row row) const {
-    return shipped.find(row) != nullptr && shipped.chunk_of(row).sequence >= view->applied;
+    return shipped.find(row) != nullptr && shipped.chunk_of(row).sequence >= updates->applied;
   }
   /// The same for all of this worker's shipped updates, if a read must find them.
   [[nodiscard]] bool has_unapplied(protocol::Row row) const {

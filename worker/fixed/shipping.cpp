@@ -93,7 +93,7 @@ absl::Status Shipping::ship_updates(Parts parts, protocol::BulkKind kind, bool f
 UpdateBuffer& Shipping::add_outstanding(Part& part, std::unique_ptr<UpdateBuffer> updates) {
   UpdateBuffer& buffer = *part.outstanding.emplace_back(std::move(updates));
   session_.start_epoch();
-  for (std::size_t i = 0; i < buffer.chunks(); ++i) buffer.chunk(i).sequence = part.view->shipped++;
+  for (std::size_t i = 0; i < buffer.chunks(); ++i) buffer.chunk(i).sequence = part.updates->shipped++;
   return buffer;
 }
 
@@ -106,10 +106,13 @@ absl::Status Shipping::send(Part& part, UpdateBuffer& updates, protocol::BulkKin
                                       .count = updates.records_in(i),
                                       .clock = session_.current_clock()};
     std::memcpy(chunk.memory.bytes.data(), &header, sizeof header);
-    const std::span<const std::byte> message = chunk.memory.bytes.first(updates.message_bytes(i));
+    std::span<const std::byte> message = packing_.pack(part, updates, i, header);
+    const LocalSpan& memory = message.empty() ? chunk.memory : chunk.packed;
+    if (message.empty()) message = memory.bytes.first(updates.message_bytes(i));
+    session_.counters().update_bytes += message.size();
     const bool stays = part.link->reads_in_place && message.size() >= kLeastInPlaceBytes;
-    RETURN_IF_ERROR(stays ? session_.send_place(*part.link, message, *chunk.memory.region)
-                          : session_.send(*part.link, message, *chunk.memory.region));
+    RETURN_IF_ERROR(stays ? session_.send_place(*part.link, message, *memory.region)
+                          : session_.send(*part.link, message, *memory.region));
   }
   return absl::OkStatus();
 }
@@ -125,12 +128,13 @@ absl::Status Shipping::ship_ahead(Parts parts) {
     const auto bytes = static_cast<std::size_t>(budget.burst_bytes());
     absl::StatusOr<std::unique_ptr<UpdateBuffer>> updates = take_most_important(part, bytes);
     if (!updates.ok()) return updates.status();
-    for (std::size_t i = 0; i < (*updates)->chunks(); ++i) budget.take((*updates)->message_bytes(i));
     session_.counters().rows_shipped_ahead += (*updates)->records();
     session_.counters().rows_shipped += (*updates)->records();
     last_ahead_ = index;
     UpdateBuffer& shipped = add_outstanding(part, *std::move(updates));
+    const std::uint64_t bytes_before = session_.counters().update_bytes;
     RETURN_IF_ERROR(send(part, shipped, protocol::BulkKind::kUpdatesAhead));
+    budget.take(session_.counters().update_bytes - bytes_before);
   }
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 #include "worker/fixed/part.hpp"
 #include "worker/fixed/push_filter.hpp"
 #include "worker/fixed/update_buffer.hpp"
+#include "worker/fixed/update_packing.hpp"
 #include "worker/row_layout.hpp"
 #include "worker/session_core.hpp"
 
@@ -27,12 +28,13 @@ class Shipping {
 
   /// `number` and `name`: the table's.
   Shipping(SessionCore& session, std::uint32_t number, std::string name, const RowLayout& layout,
-           PushFilter filter)
+           PushFilter filter, UpdatePacking packing)
       : session_(session),
         number_(number),
         name_(std::move(name)),
         layout_(layout),
-        filter_(std::move(filter)) {}
+        filter_(std::move(filter)),
+        packing_(std::move(packing)) {}
 
   /// An empty buffer for the part. INVALID_ARGUMENT: the server's inbox is too small for a row;
   /// RESOURCE_EXHAUSTED.
@@ -56,6 +58,7 @@ class Shipping {
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_current(Part& part, bool filtered);
   absl::Status ship_updates(Parts parts, protocol::BulkKind kind, bool filtered);
   UpdateBuffer& add_outstanding(Part& part, std::unique_ptr<UpdateBuffer> updates);
+  /// Adds what it sends to the statistics.
   absl::Status send(Part& part, UpdateBuffer& updates, protocol::BulkKind kind);
   absl::Status send(Part& part, std::span<const protocol::Row> rows, protocol::BulkKind kind);
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_most_important(Part& part, std::size_t bytes) const;
@@ -66,6 +69,7 @@ class Shipping {
   const std::string name_;
   const RowLayout layout_;
   PushFilter filter_;
+  UpdatePacking packing_;
   std::size_t last_ahead_ = 0;  ///< the part that shipped ahead last
 };
 

@@ -29,6 +29,8 @@ constexpr std::size_t kBucketsAnItem = 3;  // its own, the next one, and the ove
 /// Each time that a segment is retired, the directory has been changed before. A server that says so again
 /// and again, and never changes it, is waited for as one that does not answer.
 constexpr int kMostRetired = 1000;
+/// Of a table, whose places a worker remembers: some 200 MB.
+constexpr std::size_t kMostKnownRows = std::size_t{1} << 23;
 /// A key is hashed so many keys before its row is copied, and its entry is looked for so many.
 constexpr std::size_t kIndexAhead = 32;
 constexpr std::size_t kRowAhead = 16;
@@ -72,7 +74,8 @@ absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDe
     part->view = &link.lanes[lane];
     part->range = protocol::RowRange(KeyRange{0, kNoKey});
     part->sparse =
-        std::make_unique<SparseView>(placement.keys(link.server, lane, lane_count), layout_.stride_bytes);
+        std::make_unique<SparseView>(placement.keys(link.server, lane, lane_count), layout_.stride_bytes,
+                                     kMostKnownRows / (session_.options().servers.size() * lane_count));
     for (const protocol::RegionAdded& added : link.regions) {
       if (added.lane == lane) RETURN_IF_ERROR(part->sparse->add(added, *link.connection));
     }
@@ -376,10 +379,17 @@ bool SparseTable::step(SparsePull& pull, Item& item) {
     case Stage::kOverflow:
       item.entries = kBucketsAnItem * IndexBucket::kEntries;
       return look_at_entries(pull, item);
-    case Stage::kRow: {
+    case Stage::kRow:
+    case Stage::kKnownRow: {
       const std::span<std::byte> row = item.staging.subspan(kBucketsAnItem * sizeof(IndexBucket));
-      if (word_of(row, 0) == pull.keys[item.index]) return finish(pull, item, row.data());
-      return look_at_entries(pull, item);
+      const Key key = pull.keys[item.index];
+      if (word_of(row, 0) == key) {
+        item.part->sparse->know_row(key, item.row);
+        return finish(pull, item, row.data());
+      }
+      if (item.stage == Stage::kRow) return look_at_entries(pull, item);
+      item.part->sparse->forget_row(key);
+      return begin(pull, item);
     }
     case Stage::kDone:
       break;
@@ -399,6 +409,12 @@ bool SparseTable::begin(SparsePull& pull, Item& item) {
       part.has_unapplied(part.range.row_of(key)))
     return false;
   SparseView& view = *part.sparse;
+  item.clock = part.view->min_clock;
+  item.shipped = part.updates->shipped;
+  if (const std::optional<Row> row = view.known_row(key); row && read_row(pull, item, *row)) {
+    item.stage = Stage::kKnownRow;
+    return true;
+  }
   if (view.directory_copy.empty()) {
     item.stage = Stage::kDirectory;
     const bool is_copied = std::any_of(pull.directories_.begin(), pull.directories_.end(),
@@ -419,8 +435,6 @@ bool SparseTable::begin(SparsePull& pull, Item& item) {
   if (!buckets) return false;  // not heard of yet
   item.stage = Stage::kBuckets;
   item.next_entry = 0;
-  item.clock = part.view->min_clock;
-  item.shipped = part.view->shipped;
   pull.reads.add(*part.link, *buckets, item.staging.first(buckets->length_bytes), *pull.staging_);
   return true;
 }
@@ -436,12 +450,9 @@ bool SparseTable::look_at_entries(SparsePull& pull, Item& item) {
     const std::uint64_t entry =
         word_of(item.staging, bucket * kWords + 1 + item.next_entry % IndexBucket::kEntries);
     if (IndexEntry::tag(entry) != tag) continue;
-    const auto row = view.row_of(IndexEntry::row(entry));
-    if (!row) return false;  // not heard of yet
+    if (!read_row(pull, item, IndexEntry::row(entry))) return false;
     ++item.next_entry;
     item.stage = Stage::kRow;
-    pull.reads.add(*item.part->link, *row, item.staging.subspan(kBucketsAnItem * sizeof(IndexBucket)),
-                   *pull.staging_);
     return true;
   }
   const bool has_overflow = (word_of(item.staging, 0) & IndexBucket::kHasOverflow) != 0;
@@ -454,11 +465,20 @@ bool SparseTable::look_at_entries(SparsePull& pull, Item& item) {
   return true;
 }
 
+bool SparseTable::read_row(SparsePull& pull, Item& item, Row row) {
+  const auto place = item.part->sparse->row_of(row);
+  if (!place) return false;
+  item.row = row;
+  pull.reads.add(*item.part->link, *place, item.staging.subspan(kBucketsAnItem * sizeof(IndexBucket)),
+                 *pull.staging_);
+  return true;
+}
+
 /// `row`: what was read; nullptr: the key has no row.
 bool SparseTable::finish(SparsePull& pull, Item& item, const std::byte* row) {
   using Stage = SparsePull::Stage;
   Part& part = *item.part;
-  if (part.awaits_own && part.view->shipped != item.shipped) {
+  if (part.awaits_own && part.updates->shipped != item.shipped) {
     // It is not known whether updates that were shipped meanwhile came before the read: read again.
     item.stage = Stage::kStart;
     return begin(pull, item);

@@ -42,6 +42,7 @@ class SparsePull final : public Operation {
     kBuckets,    ///< its bucket and the next one
     kOverflow,   ///< its overflow bucket
     kRow,        ///< a row that may be its own
+    kKnownRow,   ///< the row that was its own before
     kDone,
   };
   /// A key that is looked for by reads.
@@ -53,8 +54,9 @@ class SparsePull final : public Operation {
     std::uint32_t segment = 0;
     std::uint32_t entries = 0;     ///< how many of the entries of its buckets have been read from the server
     std::uint32_t next_entry = 0;  ///< the first of these that has not been looked at
+    protocol::Row row = {};        ///< the one that is being read
     consistency::Clock clock = 0;  ///< the part's min clock before the reads
-    std::uint64_t shipped = 0;     ///< LaneView::shipped of the part before the reads
+    std::uint64_t shipped = 0;     ///< `shipped` of the part's updates before the reads
     std::span<std::byte> staging;  ///< three buckets, then a row
   };
   /// A copy of a part's directory that is being made.
@@ -108,6 +110,8 @@ class SparseTable : public FixedTable {
   bool begin(SparsePull& pull, Item& item);
   bool look_at_entries(SparsePull& pull, Item& item);
   bool finish(SparsePull& pull, Item& item, const std::byte* row);
+  /// Asks for the row. False: it is in a region that has not been heard of.
+  bool read_row(SparsePull& pull, Item& item, protocol::Row row);
 
   const protocol::InitialValues initial_;
   const std::size_t item_bytes_;  ///< of Item::staging

@@ -46,6 +46,22 @@ absl::Status SparseView::add(const protocol::RegionAdded& added, transport::Conn
   return absl::OkStatus();
 }
 
+std::optional<protocol::Row> SparseView::find(const protocol::KeyHash& hash, Key key) const {
+  const protocol::IndexSegment* const of_key = segment(hash);
+  if (of_key == nullptr) return std::nullopt;
+  const protocol::IndexAnswer answer = protocol::look_up(*of_key, hash, [&](protocol::Row one) {
+    const std::byte* const there = row(one);
+    return there != nullptr && key_of(there) == key;
+  });
+  if (answer.kind != protocol::IndexAnswer::Kind::kFound) return std::nullopt;
+  return answer.row;
+}
+
+void SparseView::know_row(Key key, protocol::Row row) {
+  if (known_rows_.size() >= most_known_) known_rows_.erase(known_rows_.begin());  // any of them
+  known_rows_.emplace(key, index_of(row));
+}
+
 std::optional<RemoteDescriptor> SparseView::remote(RegionKind kind, std::uint64_t item,
                                                    std::size_t item_bytes, std::size_t offset,
                                                    std::size_t bytes) const {

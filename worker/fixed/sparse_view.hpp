@@ -2,6 +2,7 @@
 // way from a key to its row through them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "protocol/messages.hpp"
 #include "protocol/placement.hpp"
@@ -26,8 +28,9 @@ class SparseView {
   using RemoteDescriptor = transport::RemoteDescriptor;
 
   /// `keys`: those of the part. `stride_bytes`: of a row's values.
-  SparseView(const protocol::HashedKeys& keys, std::size_t stride_bytes)
-      : keys_(keys), stride_bytes_(stride_bytes) {}
+  /// `most_known`: rows whose places it remembers.
+  SparseView(const protocol::HashedKeys& keys, std::size_t stride_bytes, std::size_t most_known)
+      : keys_(keys), stride_bytes_(stride_bytes), most_known_(std::max<std::size_t>(most_known, 1)) {}
 
   [[nodiscard]] const protocol::HashedKeys& keys() const { return keys_; }
 
@@ -63,6 +66,9 @@ class SparseView {
     return mapped(protocol::RegionKind::kRows, index_of(row), row_bytes());
   }
 
+  /// The key's row, if that is easily found now.
+  [[nodiscard]] std::optional<protocol::Row> find(const protocol::KeyHash& hash, Key key) const;
+
   /// How many rows the part has: those before it have had a key.
   [[nodiscard]] std::uint64_t rows_end() const { return load(root_ + protocol::kRootRows); }
   /// How many rows are left from this one on, itself included, in its region. 0: it has not been heard of.
@@ -83,6 +89,14 @@ class SparseView {
   [[nodiscard]] std::optional<RemoteDescriptor> rows_from(protocol::Row first, std::uint64_t count) const;
   /// The word of rows_end().
   [[nodiscard]] RemoteDescriptor rows_end_word() const;
+
+  /// Where the row of a key is that was read before. Rows do not move, and none becomes another key's.
+  [[nodiscard]] std::optional<protocol::Row> known_row(Key key) const {
+    const auto found = known_rows_.find(key);
+    return found == known_rows_.end() ? std::nullopt : std::optional(protocol::Row{found->second});
+  }
+  void know_row(Key key, protocol::Row row);
+  void forget_row(Key key) { known_rows_.erase(key); }
 
   /// This worker's copy of the directory; empty: there is none, or it is known to be too old.
   std::vector<std::uint64_t> directory_copy;
@@ -127,9 +141,11 @@ class SparseView {
 
   const protocol::HashedKeys keys_;
   const std::size_t stride_bytes_;
+  const std::size_t most_known_;
   bool reads_from_afar_ = false;
   const std::uint64_t* root_ = nullptr;
   std::array<Regions, protocol::kRegionKinds> regions_;
+  absl::flat_hash_map<Key, std::uint64_t> known_rows_;
 };
 
 }  // namespace verbena::worker

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "protocol/packed_updates.hpp"
+
 namespace verbena::worker {
 
 using protocol::Row;
@@ -36,6 +38,17 @@ std::uint32_t UpdateBuffer::records_in(std::size_t i) const {
 
 std::size_t UpdateBuffer::message_bytes(std::size_t i) const {
   return sizeof(protocol::BulkHeader) + records_in(i) * record_bytes_;
+}
+
+absl::StatusOr<std::span<std::byte>> UpdateBuffer::packed_memory(std::size_t i) {
+  Chunk& chunk = chunks_[i];
+  if (chunk.packed.bytes.empty()) {
+    const absl::StatusOr<LocalSpan> memory =
+        memory_.allocate(chunk.memory.bytes.size() + sizeof(protocol::PackedHeader));
+    if (!memory.ok()) return memory.status();
+    chunk.packed = *memory;
+  }
+  return chunk.packed.bytes;
 }
 
 std::byte* UpdateBuffer::add(Row row, Key key) {
@@ -86,6 +99,7 @@ void UpdateBuffer::remove(Row row) {
 void UpdateBuffer::clear() {
   index_.clear(std::span(rows_).first(records_));
   records_ = 0;
+  scale_ = 0;
 }
 
 }  // namespace verbena::worker

@@ -1,5 +1,6 @@
 // The update buffer: this worker's updates of one clock to one lane's rows of one table, added up for each
-// row, in the same bytes in which they will be sent: chunks of [BulkHeader][record][record]…
+// row, in the same bytes in which they are sent, unless they are packed: chunks of
+// [BulkHeader][record][record]…
 #pragma once
 
 #include <cstring>
@@ -21,6 +22,7 @@ class UpdateBuffer {
     LocalSpan memory;
     std::uint32_t records = 0;
     std::uint64_t sequence = 0;  ///< number of this message among those to its lane; set when shipped
+    LocalSpan packed;            ///< as packed_memory() returned it
   };
 
   /// `rows`: how many there are, as RowIndex takes it. REQUIRES: chunk_bytes has room for at least one
@@ -55,6 +57,8 @@ class UpdateBuffer {
     std::memcpy(&key, record(i), sizeof key);
     return key;
   }
+  /// Its values. REQUIRES: as row().
+  [[nodiscard]] std::byte* values(std::uint32_t i) const { return record(i) + sizeof(Key); }
   [[nodiscard]] bool empty() const { return records_ == 0; }
   [[nodiscard]] std::size_t chunks() const { return (records_ + per_chunk_mask_) >> per_chunk_shift_; }
   /// REQUIRES: i < chunks(). `memory` is that of the whole chunk; the message is its first message_bytes(i)
@@ -63,6 +67,15 @@ class UpdateBuffer {
   [[nodiscard]] const Chunk& chunk(std::size_t i) const { return chunks_[i]; }
   [[nodiscard]] std::size_t message_bytes(std::size_t i) const;
   [[nodiscard]] std::uint32_t records_in(std::size_t i) const;
+  [[nodiscard]] std::uint32_t first_record_of(std::size_t i) const {
+    return static_cast<std::uint32_t>(i << per_chunk_shift_);
+  }
+  /// Enough for the chunk's message when it is packed (protocol/packed_updates.hpp). Errors: as
+  /// LocalMemory::allocate().
+  absl::StatusOr<std::span<std::byte>> packed_memory(std::size_t i);
+  /// If it is not 0, all values are small multiples of it.
+  [[nodiscard]] float scale() const { return scale_; }
+  void set_scale(float scale) { scale_ = scale; }
   /// The chunk that holds the row's update. REQUIRES: find(row) is not nullptr.
   [[nodiscard]] const Chunk& chunk_of(protocol::Row row) const {
     return chunks_[(index_.find(row) - 1) >> per_chunk_shift_];
@@ -84,7 +97,6 @@ class UpdateBuffer {
     return chunks_[slot >> per_chunk_shift_].memory.bytes.data() + sizeof(protocol::BulkHeader) +
            (slot & per_chunk_mask_) * record_bytes_;
   }
-  [[nodiscard]] std::byte* values(std::uint32_t slot) const { return record(slot) + sizeof(Key); }
 
   const std::size_t record_bytes_;
   const std::uint32_t per_chunk_shift_;  ///< records per chunk, a power of two
@@ -94,6 +106,7 @@ class UpdateBuffer {
   std::vector<Chunk> chunks_;
   std::vector<protocol::Row> rows_;  ///< by record; the first records_ count
   std::uint32_t records_ = 0;
+  float scale_ = 0;
 };
 
 }  // namespace verbena::worker

@@ -8,11 +8,17 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "apps/ctr/batches.hpp"
+#include "apps/ctr/model_file.hpp"
+#include "apps/data/examples.hpp"
 #include "apps/data/generate_clicks.hpp"
+#include "apps/data/score_histogram.hpp"
 #include "tests/apps/job_fixture.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -150,7 +156,12 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
   expect_refusals(
       parsed_, {{{"--test-fraction", "1"}, "--test-fraction: expected"},
                 {{"--batch", "0"}, "--batch: expected 1 to"},
-                {{"--passes", "0"}, "--passes: expected 1 to"},
+                {{"--passes", "-1"}, "--passes: expected 0 to"},
+                {{"--solver", "newton"}, "--solver: expected ftrl or block"},
+                {{"--solver", "block", "--rank", "2"}, "--rank: --solver block"},
+                {{"--solver", "block", "--filter", "int8"}, "--filter: --solver block"},
+                {{"--blocks", "-1"}, "--blocks: expected 0 to"},
+                {{"--kkt", "-1"}, "--kkt: expected 0 to"},
                 {{"--rank", "-1"}, "--rank: expected 0 to"},
                 {{"--alpha", "0"}, "--alpha: expected more than 0"},
                 {{"--l1", "-1"}, "--l1: expected 0 to"},
@@ -165,6 +176,8 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
                 {{"--start", path("none")}, "none"},
                 {{"--start", path("of rank 1"), "--rank", "2"}, "of rank 1: a model of rank 1, expected 2"},
                 {{"--filter", "some"}, "expected none, significant"},
+                {{"--encoding", "zip"}, "expected auto, records or packed"},
+                {{"--test-every", "0"}, "--test-every: expected 1 or more"},
                 {{"--min-count", "0"}, "--min-count: expected 1 to 255, found 0"},
                 {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"},
                 {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
@@ -221,6 +234,108 @@ TEST_F(CtrTest, FiltersKeepGradientsBack) {
   const std::string at_the_end = model_with("significant(least=1e9)", "0");
   EXPECT_GT(std::count(at_the_end.begin(), at_the_end.end(), '\n'),
             std::count(all.begin(), all.end(), '\n') / 2);
+}
+
+/// An encoding changes nothing; several passes without a test between them need no barrier.
+TEST_F(CtrTest, GradientsTravelInFewBytes) {
+  const auto model_with = [&](const std::string& encoding, const std::string& test_every) {
+    const auto application = parsed_({"--encoding", encoding, "--passes", "3", "--filter", "int8", "--rank",
+                                      "2", "--test-every", test_every, "--output", path("model")});
+    train(*application, {.consistency = Bsp{}, .workers = 2});
+    return contents(path("model"));
+  };
+  const std::string records = model_with("records", "1");
+  EXPECT_EQ(model_with("packed", "1"), records);
+  EXPECT_EQ(model_with("packed(lists=1000000)", "1"), records);
+  EXPECT_NE(model_with("packed", "3"), records) << "what is kept back travels later";
+}
+
+/// What `file` costs: the log loss of all examples and l1 · |w| of all weights, and how far the weights are
+/// from the least of it: the largest difference of a derivative from what it would be there.
+struct Cost {
+  double objective = 0;
+  double distance = 0;
+};
+Cost cost_of(const std::string& file, const std::string& examples, double l1) {
+  auto model = ctr::TrainedModel::load(file);
+  EXPECT_TRUE(model.ok()) << model.status();
+  Cost cost;
+  std::map<Key, double> gradients;
+  const auto read = read_examples({.paths = {examples}}, [&](const Example& example) {
+    const double score = model->score(example);
+    cost.objective += logistic_loss(score, example.is_positive);
+    const double slope = logistic(score) - (example.is_positive ? 1 : 0);
+    gradients[ctr::kBias] += slope;
+    for (const Feature& feature : example.features)
+      gradients[feature.key] += slope * static_cast<double>(feature.value);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(read.ok()) << read.status();
+  std::map<Key, double> weights;
+  model->for_each(
+      [&](Key key, float weight, std::span<const float>) { weights[key] = static_cast<double>(weight); });
+  for (const auto& [key, gradient] : gradients) {
+    const double weight = weights[key];
+    cost.objective += l1 * std::abs(weight);
+    const double beyond =
+        weight == 0 ? std::max(std::abs(gradient) - l1, 0.0) : std::abs(gradient + std::copysign(l1, weight));
+    cost.distance = std::max(cost.distance, beyond);
+  }
+  return cost;
+}
+
+/// The block solver finds the least, with and without the filter, and with any number of workers and blocks.
+TEST_F(CtrTest, BlocksFindTheLeastObjective) {
+  const auto arguments = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--solver", "block", "--l1", "5", "--test-fraction", "0", "--tolerance", "1e-7",
+                             "--passes", "1000", "--output", path("model")});
+    return more;
+  };
+  const double least = alone(arguments({"--kkt", "0"})).at("objective");
+  const Cost cost = cost_of(path("model"), data(), 5);
+  EXPECT_NEAR(cost.objective, least, 1e-5 * least) << "single precision is saved";
+  EXPECT_LT(cost.distance, 1) << "that of the bias is 10,000 at first";
+  for (const std::string blocks : {"0", "1", "3"}) {
+    const auto filtered = alone(arguments({"--blocks", blocks}));
+    EXPECT_NEAR(filtered.at("objective"), least, 5e-5 * least) << blocks << " blocks";
+  }
+  for (const auto& [consistency, workers] : {std::pair<ConsistencyModel, std::uint32_t>{Bsp{}, 3},
+                                             {Ssp{1}, 2},
+                                             {BoundedDelay{2}, 3},
+                                             {Essp{1}, 1}}) {
+    const std::unique_ptr<Application> application = parsed_(arguments({}));
+    EXPECT_TRUE(application->check_consistency(consistency).ok());
+    const auto trained = train(*application, {.consistency = consistency, .workers = workers});
+    EXPECT_NEAR(trained.at("objective"), least, 5e-5 * least) << to_string(consistency);
+  }
+}
+
+TEST_F(CtrTest, BlocksLeaveMostKeysOut) {
+  const std::unique_ptr<Application> application =
+      parsed_({"--solver", "block", "--l1", "20", "--passes", "5", "--test-fraction", "0.1"});
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  EXPECT_LT(recorder.summaries.at("share_of_keys_pushed").get<double>(), 0.7);
+  EXPECT_EQ(recorder.summaries.at("blocks").get<int>(), 7);
+  const auto last = application->objectives(recorder.reports.back().sums);
+  EXPECT_GT(last.at("test_auc"), 0.6);
+  EXPECT_LT(application->objectives(recorder.reports[3].sums).at("share_of_keys_active"), 0.5);
+  EXPECT_EQ(last.at("share_of_keys_active"), 1) << "in the last pass all are looked at";
+  EXPECT_FALSE(application->check_consistency(Asp{}).ok());
+  EXPECT_FALSE(application->check_consistency(Sequential{}).ok());
+}
+
+/// Training goes on from a saved model, and is at its end at once.
+TEST_F(CtrTest, BlocksStartFromASavedModel) {
+  const std::vector<std::string> shape = {"--solver", "block", "--l1", "2", "--test-fraction", "0"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), shape.begin(), shape.end());
+    return more;
+  };
+  const double least = alone(with({"--output", path("model")})).at("objective");
+  const auto application = parsed_(with({"--start", path("model"), "--passes", "1"}));
+  EXPECT_NEAR(train(*application, {.consistency = Bsp{}, .workers = 2}).at("objective"), least, 1e-4 * least);
+  EXPECT_NEAR(alone(with({"--start", path("model"), "--passes", "1"})).at("objective"), least, 1e-4 * least);
 }
 
 /// Some workers have nothing to set, and no feature has factors.

@@ -135,9 +135,11 @@ TEST_F(OptionsTest, WhatTakesAnyTextSaysWhetherItIsAPath) {
                                           "WORD,WORD,…",
                                           "MODEL",
                                           "FORMAT",
+                                          "ENCODING",
                                           "FILTER",
                                           "LOSS",
                                           "auto|static|localize|intent",
+                                          "ftrl|block",
                                           "words|whitespace",
                                           "auto|relations|entities"};
   for_each_option([&](const CLI::App&, CLI::Option& option) {

@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "protocol/packed_updates.hpp"
 #include "transport/shm/shm_transport.hpp"
 
 namespace verbena::worker {
@@ -139,6 +141,93 @@ TEST_F(PushFilterTest, WhatIsKeptBackAddsUp) {
   EXPECT_TRUE(kept_->empty());
 }
 
+/// What travels and what is kept back add up to what was pushed; what travels is short when it is packed.
+TEST_F(PushFilterTest, WhatIsLostByRoundingIsKeptBack) {
+  for (const std::string text : {"bf16", "int8", "top(share=0.5)+int8"}) {
+    PushFilter filter(protocol::FilterRule::find(text).value(), 0);
+    kept_ = buffer();
+    std::map<std::uint64_t, double> pushed;
+    std::map<std::uint64_t, double> sent;
+    for (int clock = 0; clock < 30; ++clock) {
+      current_ = buffer();
+      protocol::UpdatePacker packer(ValueType::kFloat, kValues);
+      for (std::uint64_t row = 0; row < 100; ++row) {
+        const float value = 1 / static_cast<float>(row + 1) + static_cast<float>(clock) / 1000;
+        add(row, value);
+        pushed[row] += static_cast<double>(value);
+      }
+      ASSERT_TRUE(filter.select(*current_, *kept_, layout_, clock).has_value());
+      const std::map<std::uint64_t, float> travels = rows_of(*current_);
+      EXPECT_GE(travels.size(), 50U);
+      for (const auto& [row, value] : travels) {
+        sent[row] += static_cast<double>(value);
+        packer.add_row(row, current_->find(Row{row}));
+      }
+      std::vector<std::uint64_t> memory(1000);
+      const auto length =
+          packer.pack({}, {.scale = current_->scale()}, std::as_writable_bytes(std::span(memory)));
+      const std::size_t value_bytes = text == "bf16" ? 2 : 1;
+      EXPECT_LE(*length, 64 + travels.size() * (1 + value_bytes + 1) + 8) << text << ": more than it may be";
+      const std::map<std::uint64_t, float> kept = rows_of(*kept_);
+      for (const auto& [row, sum] : pushed) {
+        const auto rest = kept.find(row);
+        EXPECT_NEAR(sent[row] + (rest == kept.end() ? 0 : static_cast<double>(rest->second)), sum, 1e-5);
+      }
+    }
+    EXPECT_NEAR(sent[70], pushed[70], text == "bf16" ? 0.01 : 0.05) << text;
+  }
+}
+
+TEST_F(PushFilterTest, WhatCannotBeRoundedTravelsAsItIs) {
+  for (const std::string text : {"bf16", "int8"}) {
+    PushFilter filter(protocol::FilterRule::find(text).value(), 0);
+    for (const float value : {std::nanf(""), HUGE_VALF, 3.3e38F, 0.0F}) {
+      current_ = buffer();
+      kept_ = buffer();
+      add(1, value);
+      ASSERT_TRUE(filter.select(*current_, *kept_, layout_, 0).has_value());
+      const float found = rows_of(*current_)[1];
+      EXPECT_TRUE(std::isnan(value) ? std::isnan(found)
+                                    : std::abs(found - value) <= value / 100 || found == value)
+          << text << ": " << value << " became " << found;
+      EXPECT_FALSE(std::isnan(rows_of(*kept_)[1]));
+    }
+  }
+}
+
+/// Of a row, some values may become zeros, of either sign; the message is short all the same.
+TEST_F(PushFilterTest, SmallNegativeValuesAreShort) {
+  PushFilter filter(protocol::FilterRule::find("int8").value(), 0);
+  current_ = buffer();
+  kept_ = buffer();
+  protocol::UpdatePacker packer(ValueType::kFloat, kValues);
+  for (std::uint64_t row = 0; row < 10; ++row) {
+    const float values[kValues] = {-0.1F, 100 + static_cast<float>(row)};
+    std::memcpy(current_->find_or_add(Row{row}, row + 7).values, values, sizeof values);
+  }
+  ASSERT_TRUE(filter.select(*current_, *kept_, layout_, 0).has_value());
+  for (std::uint32_t i = 0; i < 10; ++i) packer.add_row(i, current_->values(i));
+  std::vector<std::uint64_t> memory(100);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(memory));
+  ASSERT_TRUE(packer.pack({}, {.scale = current_->scale()}, bytes).has_value());
+  protocol::PackedHeader header;
+  std::memcpy(&header, bytes.data() + sizeof(protocol::BulkHeader), sizeof header);
+  EXPECT_EQ(header.form, protocol::PackedHeader::Form::kInt8);
+}
+
+TEST_F(PushFilterTest, WhatWouldBeZerosIsKeptBack) {
+  PushFilter filter(protocol::FilterRule::find("int8").value(), 0);
+  current_ = buffer();
+  kept_ = buffer();
+  add(1, 127);
+  add(2, 0.4F);
+  add(3, 1);
+  EXPECT_EQ(filter.select(*current_, *kept_, layout_, 0), 1U);
+  EXPECT_EQ(rows_of(*current_).count(2), 0U);
+  EXPECT_EQ(rows_of(*kept_)[2], 0.4F);
+  EXPECT_NEAR(rows_of(*current_)[3], 1, 1e-4);
+}
+
 TEST_F(PushFilterTest, NonsenseIsRefused) {
   const auto error_of = [](std::string_view text) {
     return std::string(protocol::FilterRule::find(text).status().message());
@@ -146,6 +235,12 @@ TEST_F(PushFilterTest, NonsenseIsRefused) {
   EXPECT_THAT(error_of("some"), ::testing::HasSubstr("expected none, significant(least=NUMBER"));
   EXPECT_THAT(error_of("top(share=2)"), ::testing::HasSubstr("expected 0 to 1, found 2"));
   EXPECT_THAT(error_of("none(share=2)"), ::testing::HasSubstr("has no parameter"));
+  EXPECT_THAT(error_of("int8+bf16"), ::testing::HasSubstr("one that chooses rows and one that rounds"));
+  EXPECT_THAT(error_of("top+random"), ::testing::HasSubstr("one that chooses rows and one that rounds"));
+  EXPECT_THAT(error_of("top+int8+bf16"), ::testing::HasSubstr("one that chooses rows and one that rounds"));
+  EXPECT_THAT(error_of("top+"), ::testing::HasSubstr("the filter"));
+  EXPECT_TRUE(protocol::FilterRule::find("significant(least=1e+2)+int8").ok());
+  EXPECT_TRUE(protocol::FilterRule::find("bf16+top(share=0.1)").ok());
 }
 
 }  // namespace

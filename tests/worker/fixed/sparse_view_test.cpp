@@ -47,7 +47,7 @@ class SparseViewTest : public ::testing::Test {
   std::string add(const RegionAdded& added) { return std::string(view_.add(added, connection_).message()); }
 
   ViewedConnection connection_;
-  SparseView view_{protocol::HashedKeys(KeyRange{0, 100}), kViewedStride};
+  SparseView view_{protocol::HashedKeys(KeyRange{0, 100}), kViewedStride, 100};
 };
 
 TEST_F(SparseViewTest, ItemsAreInTheRegionsOfTheirNumbers) {
@@ -104,7 +104,7 @@ TEST_F(SparseViewTest, ARegionThatIsGoneIsWaitedFor) {
 TEST_F(SparseViewTest, APartHasTheKeysOfItsHashes) {
   Part part;
   part.range = protocol::RowRange(KeyRange{0, kNoKey});
-  part.sparse = std::make_unique<SparseView>(protocol::HashedKeys(KeyRange{5, 7}), kViewedStride);
+  part.sparse = std::make_unique<SparseView>(protocol::HashedKeys(KeyRange{5, 7}), kViewedStride, 100);
   const auto key_of = [](std::uint64_t hashes) { return testing::key_with_hash(hashes << 52 | 12345); };
   EXPECT_FALSE(part.has(key_of(4)));
   EXPECT_TRUE(part.has(key_of(5)));
@@ -113,6 +113,20 @@ TEST_F(SparseViewTest, APartHasTheKeysOfItsHashes) {
   EXPECT_THAT(std::string(part.wrong_record(key_of(7)).message()),
               ::testing::HasSubstr("part 7, expected 5 to"));
   EXPECT_FALSE(protocol::HashedKeys(KeyRange{0, 4096}).has(kNoKey));
+}
+
+TEST_F(SparseViewTest, NoMoreRowsAreKnownThanAllowed) {
+  for (Key key = 1; key <= 300; ++key) view_.know_row(key, protocol::Row{key * 2});
+  int known = 0;
+  for (Key key = 1; key <= 300; ++key) {
+    const auto row = view_.known_row(key);
+    known += row ? 1 : 0;
+    EXPECT_TRUE(!row || *row == protocol::Row{key * 2});
+  }
+  EXPECT_EQ(known, 100);
+  EXPECT_TRUE(view_.known_row(300).has_value());
+  view_.forget_row(300);
+  EXPECT_FALSE(view_.known_row(300).has_value());
 }
 
 /// Directories of all depths that there can be; no more.
