@@ -76,7 +76,8 @@ TEST_P(EncodingTest, EachUpdateIsThereOnce) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Models, EncodingTest,
-                         ::testing::Values("bsp", "ssp:1", "asp", "bounded-delay:1", "sequential", "vap:500"),
+                         ::testing::Values("bsp", "a-bsp", "ssp:1", "essp:1", "asp", "bounded-delay:1",
+                                           "sequential", "vap:500"),
                          [](const auto& test) {
                            std::string name = test.param;
                            for (char& letter : name) letter = letter == ':' || letter == '-' ? '_' : letter;

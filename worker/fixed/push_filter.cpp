@@ -13,7 +13,7 @@
 
 namespace verbena::worker {
 
-using Kind = protocol::FilterRule::Kind;
+using FilterKind = protocol::FilterRule::Kind;
 using Rounding = protocol::FilterRule::Rounding;
 
 namespace {
@@ -106,8 +106,8 @@ bool PushFilter::round(UpdateBuffer& current, UpdateBuffer& kept, const RowLayou
 void PushFilter::mark(const UpdateBuffer& current, const RowLayout& layout, consistency::Clock clock) {
   const std::uint32_t records = current.records();
   travels_.assign(records, true);
-  if (rule_.kind == Kind::kNone) return;
-  if (rule_.kind == Kind::kRandom) {
+  if (rule_.kind == FilterKind::kNone) return;
+  if (rule_.kind == FilterKind::kRandom) {
     const std::uint64_t when = protocol::random_bits(static_cast<std::uint64_t>(clock) << 13 ^ worker_);
     for (std::uint32_t i = 0; i < records; ++i) {
       const std::uint64_t bits = protocol::random_bits(when ^ protocol::random_bits(current.key(i)));
@@ -117,7 +117,7 @@ void PushFilter::mark(const UpdateBuffer& current, const RowLayout& layout, cons
   }
   sizes_.resize(records);
   for (std::uint32_t i = 0; i < records; ++i) sizes_[i] = size_of(layout, current.values(i));
-  if (rule_.kind == Kind::kTop)
+  if (rule_.kind == FilterKind::kTop)
     return mark_largest(static_cast<std::size_t>(std::ceil(rule_.share * records)));
   const double least = rule_.least / std::pow(1 + static_cast<double>(clock), rule_.power);
   for (std::uint32_t i = 0; i < records; ++i) travels_[i] = sizes_[i] >= least;
