@@ -5,9 +5,8 @@
 //   significant(least=1,power=0)    rows with a value of at least least / (1 + clock)^power in size travel
 //   top(share=0.1)                  of a lane's rows, this share with the largest values
 //   random(share=0.5)               this share of the rows, drawn anew for each clock
-//   bf16, int8                      all, their values rounded: to the 8 leading bits of a float (bfloat16),
-//   or
-//                                   to multiples of a 127th of the largest one of the lane's
+//   bf16                            all, their values rounded to the 8 leading bits of a float (bfloat16)
+//   int8                            all, rounded to multiples of a 127th of the largest one of the lane's
 //   top(share=0.1)+int8, …          one of those that choose rows, and one of those that round
 #pragma once
 

@@ -55,9 +55,8 @@ absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeed
   if ((!needs.bounds_lead || is_dynamic) && rule->takes_one_step_a_clock()) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": updates of the rule \"{}\" wait until all workers have finished their "
-                    "clock, and under {}{} "
-                    "nothing says how far they are apart",
-                    open.name, open.rule, open.consistency, is_dynamic ? ", dynamic," : ""));
+                    "clock, and in a {} table under {} nothing says how far they are apart",
+                    open.name, open.rule, name_of(open.allocation), open.consistency));
   }
   if (is_dynamic && rule->changes_with_clock()) {
     return absl::InvalidArgumentError(fmt::format(

@@ -3,9 +3,8 @@
 //   auto               packed if that is likely to pay: over a network, where rows are narrow or the filter
 //                      rounds; the usual choice
 //   records            a key and all values for each row
-//   packed(lists=0)    as packed_updates.hpp says; of each lane's rows, lists of so many keys in all are
-//   known
-//                      by a number once they have been sent
+//   packed(lists=0)    as packed_updates.hpp says; of each lane's rows, lists of so many keys in all
+//                      get a number with which they are named when they are sent again
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,8 @@
 // What of a clock's updates travels at its end, and what is kept back: whole rows, or what their values lose
 // when they are rounded (Li et al., OSDI'14, section 3.5; error feedback: Karimireddy et al., ICML'19). What
 // is kept back waits in a buffer of its own for the next updates of its rows, which are added to it, and
-// where its worker sees it; so nothing is lost. Only rows
-// that were pushed to in the clock are looked at: so what a filter costs does not grow with what it has kept.
-// protocol/filter_rule.hpp has the choices.
+// where its worker sees it; so nothing is lost. Only rows that were pushed to in the clock are looked at: so
+// what a filter costs does not grow with what it has kept. protocol/filter_rule.hpp has the choices.
 #pragma once
 
 #include <cstddef>

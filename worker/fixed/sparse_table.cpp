@@ -384,7 +384,7 @@ bool SparseTable::step(SparsePull& pull, Item& item) {
       const std::span<std::byte> row = item.staging.subspan(kBucketsAnItem * sizeof(IndexBucket));
       const Key key = pull.keys[item.index];
       if (word_of(row, 0) == key) {
-        item.part->sparse->know_row(key, item.row);
+        if (item.stage == Stage::kRow) item.part->sparse->know_row(key, item.row);
         return finish(pull, item, row.data());
       }
       if (item.stage == Stage::kRow) return look_at_entries(pull, item);

@@ -167,7 +167,9 @@ TEST_F(PushFilterTest, WhatIsLostByRoundingIsKeptBack) {
       const auto length =
           packer.pack({}, {.scale = current_->scale()}, std::as_writable_bytes(std::span(memory)));
       const std::size_t value_bytes = text == "bf16" ? 2 : 1;
-      EXPECT_LE(*length, 64 + travels.size() * (1 + value_bytes + 1) + 8) << text << ": more than it may be";
+      EXPECT_LE(*length, sizeof(protocol::BulkHeader) + sizeof(protocol::PackedHeader) +
+                             travels.size() * (1 + value_bytes + 1))
+          << text << ": more than it may be";
       const std::map<std::uint64_t, float> kept = rows_of(*kept_);
       for (const auto& [row, sum] : pushed) {
         const auto rest = kept.find(row);
