@@ -14,7 +14,7 @@
 namespace verbena::apps::ctr {
 
 /// The key of the bias, a feature that every example has. No file has its slot.
-inline constexpr Key kBias = (kMostSlot + 1) << 52U;
+inline constexpr Key kBias = kBeyondFeatures;
 /// The most factors of a feature.
 inline constexpr std::uint64_t kMostRank = 1024;
 

@@ -40,9 +40,7 @@ absl::StatusOr<BlockTableParameters> BlockTableParameters::open(Session& session
       {.name = std::string(kPasses), .rows = session.workers(), .width = kPassNumbers, .consistency = Asp{}});
   if (!passes.ok()) return passes.status();
   parameters.passes_ = *passes;
-  absl::StatusOr<ScoreTable> scores = ScoreTable::open(session);
-  if (!scores.ok()) return scores.status();
-  parameters.scores_ = *std::move(scores);
+  RETURN_IF_ERROR(parameters.open_scores());
   return parameters;
 }
 
@@ -78,11 +76,6 @@ absl::Status BlockTableParameters::start_from(std::span<const Key> keys, const N
   PendingResult call = weights_.call_async("set", keys, pairs);
   RETURN_IF_ERROR(session_.barrier());
   return call.wait();
-}
-
-absl::Status BlockTableParameters::clock() {
-  watch_.clock_ends();
-  return session_.clock();
 }
 
 absl::Status BlockTableParameters::for_each(

@@ -37,7 +37,7 @@ class BlockParameters : public Parameters {
   virtual absl::Status gather(PassNumbers& numbers) = 0;
 };
 
-class BlockTableParameters final : public BlockParameters {
+class BlockTableParameters final : public InTables<BlockParameters> {
  public:
   /// As TableParameters::open(); of `rules`, those of weights, which are "proximal".
   static absl::StatusOr<BlockTableParameters> open(Session& session, const ConsistencyModel& consistency,
@@ -52,22 +52,14 @@ class BlockTableParameters final : public BlockParameters {
   absl::Status gather(PassNumbers& numbers) override;
   absl::Status read(std::span<const Key> keys, Numbers& parameters) override;
   absl::Status start_from(std::span<const Key> keys, const Numbers& parameters) override;
-  void computing_begins() override { watch_.computing_begins(); }
-  void computing_ends(std::uint64_t examples) override { watch_.computing_ends(examples); }
-  absl::Status clock() override;
-  absl::Status barrier() override { return session_.barrier(); }
-  absl::Status merge(ScoreHistogram& scores) override { return scores_.merge(session_, scores); }
   absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) override;
 
  private:
-  BlockTableParameters(Session& session, TrainingWatch& watch) : session_(session), watch_(watch) {}
+  using InTables::InTables;
 
-  Session& session_;
-  TrainingWatch& watch_;
   Table<float> weights_;
-  Table<double> passes_;  ///< a row of PassNumbers for each worker, the sums of what it has pushed
-  PassNumbers pushed_;    ///< this worker's row
-  ScoreTable scores_;
+  Table<double> passes_;      ///< a row of PassNumbers for each worker, the sums of what it has pushed
+  PassNumbers pushed_;        ///< this worker's row
   std::vector<float> pairs_;  ///< scratch
 };
 

@@ -192,7 +192,8 @@ absl::Status BlockTrainer::end_pass(IterationReport& report) {
   RETURN_IF_ERROR(parameters_.gather(numbers));
   const double objective = numbers.log_loss + numbers.penalty;
   if (!std::isfinite(objective))
-    return diverged(fmt::format("training has diverged in pass {}: no delay may help", report.iteration));
+    return diverged(fmt::format("training has diverged in pass {}: values of features may be too large",
+                                report.iteration));
   fall_ = (objective_ - objective) / objective;
   objective_ = objective;
   threshold_ = numbers.violation / static_cast<double>(options_.examples) * options_.kkt_ratio;

@@ -9,15 +9,9 @@
 
 namespace verbena::apps::ctr {
 
-namespace {
-
-constexpr std::uint32_t kSlotShift = 52;
-
-}  // namespace
-
 void BlockPlan::add(Key key) {
   has_slot_.resize(kMostSlot + 1);
-  has_slot_[key >> kSlotShift] = true;
+  has_slot_[slot_of(key)] = true;
 }
 
 void BlockPlan::finish(std::uint32_t blocks) {
@@ -31,7 +25,7 @@ void BlockPlan::finish(std::uint32_t blocks) {
 
 std::uint32_t BlockPlan::block_of(Key key) const {
   if (key == kBias) return blocks_;
-  const std::uint32_t slot = slot_number_[key >> kSlotShift];
+  const std::uint32_t slot = slot_number_[slot_of(key)];
   if (blocks_ <= slots_) return slot % blocks_;
   // The blocks of a slot are those with its number, plus multiples of the number of slots.
   const std::uint32_t of_slot = (blocks_ - slot + slots_ - 1) / slots_;

@@ -22,6 +22,7 @@
 #include "apps/ctr/model_file.hpp"
 #include "apps/ctr/parameters.hpp"
 #include "apps/ctr/trainer.hpp"
+#include "apps/data/dealing.hpp"
 #include "apps/data/examples.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
@@ -87,12 +88,6 @@ struct Job {
   std::uint64_t test_examples = 0;
 };
 
-/// One of the workers, or the only process.
-struct Member {
-  std::uint32_t rank = 0;
-  std::uint32_t workers = 1;
-};
-
 class ClickThrough final : public Application {
  public:
   [[nodiscard]] std::string_view name() const override { return "ctr"; }
@@ -105,6 +100,11 @@ class ClickThrough final : public Application {
   }
   [[nodiscard]] std::string default_consistency(bool /*is_one_node*/) const override {
     return has_blocks() ? "bsp" : "ssp:1";
+  }
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {
+    if (option == "passes") return std::to_string(passes());
+    if (option == "l1") return fmt::format("{}", l1());
+    return std::nullopt;
   }
   [[nodiscard]] std::int64_t iterations() const override {
     if (!load_.empty()) return 0;
@@ -513,18 +513,14 @@ absl::StatusOr<Job> ClickThrough::load_job(const Member& member, Reporter& repor
           .columns = {},
           .plan = {},
           .test = MiniBatches(kTestBatch)};
-  // Mini-batches are dealt in turn.
-  const auto is_mine = [&](std::uint64_t number, std::uint64_t batch) {
-    return number / batch % member.workers == member.rank;
-  };
   absl::StatusOr<ExamplesRead> read = read_all(
       [&](const Example& example, bool is_test) {
         const std::uint64_t number = is_test ? job.test_examples++ : job.train_examples++;
-        if (is_test && is_mine(number, kTestBatch)) job.test.add(example);
+        if (is_test && member.has(number, kTestBatch)) job.test.add(example);
         if (!is_test && has_blocks()) {
           for (const Feature& feature : example.features) job.plan.add(feature.key);
         }
-        const bool trains = !is_test && is_mine(number, static_cast<std::uint64_t>(batch_));
+        const bool trains = !is_test && member.has(number, static_cast<std::uint64_t>(batch_));
         if (trains && has_blocks()) job.columns.add(example);
         if (trains && !has_blocks()) job.train.add(example);
         return absl::OkStatus();
@@ -574,12 +570,11 @@ absl::Status ClickThrough::train(const Job& job, const Member& member, StreamedP
                                  Reporter& reporter, const std::atomic<bool>& stop) const {
   if (!start_.empty()) RETURN_IF_ERROR(start_from_model(member, parameters));
   Machine machine(rank(), static_cast<float>(factor_regularization_));
-  const auto batch = static_cast<std::uint64_t>(batch_);
-  const std::uint64_t batches = (job.train_examples + batch - 1) / batch;
-  const Schedule schedule{.passes = passes(),
-                          .clocks_per_pass = (batches + member.workers - 1) / member.workers,
-                          .has_test = job.test_examples > 0,
-                          .test_every = test_every_};
+  const Schedule schedule{
+      .passes = passes(),
+      .clocks_per_pass = member.most_batches(job.train_examples, static_cast<std::uint64_t>(batch_)),
+      .has_test = job.test_examples > 0,
+      .test_every = test_every_};
   const auto initial =
       protocol::InitialValues::find(rules().initial_factors, seed_, ValueType::kFloat).value();
   ScoreHistogram scores;

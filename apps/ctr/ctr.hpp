@@ -8,7 +8,8 @@
 namespace verbena::apps {
 
 /// `verbena run ctr`. Mini-batches are dealt to the workers in turn. Weights, and the factors of a
-/// factorization machine, are rows of the sparse tables "ctr.weights" and "ctr.factors".
+/// factorization machine, are rows of the sparse tables "ctr.weights" and "ctr.factors"; those of the block
+/// solver are in "ctr.block_weights".
 std::unique_ptr<Application> make_ctr();
 
 }  // namespace verbena::apps

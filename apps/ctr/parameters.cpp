@@ -79,9 +79,7 @@ absl::StatusOr<TableParameters> TableParameters::open(Session& session, const Co
     if (!initial.ok()) return initial.status();
     parameters.initial_factors_ = *initial;
   }
-  absl::StatusOr<ScoreTable> scores = ScoreTable::open(session);
-  if (!scores.ok()) return scores.status();
-  parameters.scores_ = *std::move(scores);
+  RETURN_IF_ERROR(parameters.open_scores());
   return parameters;
 }
 
@@ -107,11 +105,6 @@ absl::Status TableParameters::start_from(std::span<const Key> keys, const Number
   RETURN_IF_ERROR(session_.barrier());
   for (PendingResult& call : calls) RETURN_IF_ERROR(call.wait());
   return absl::OkStatus();
-}
-
-absl::Status TableParameters::clock() {
-  watch_.clock_ends();
-  return session_.clock();
 }
 
 absl::StatusOr<ScoreTable> ScoreTable::open(Session& session) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -86,7 +87,35 @@ class ScoreTable {
   std::vector<std::int64_t> counted_;  ///< these counts after the last merge; the first worker's
 };
 
-class TableParameters final : public StreamedParameters {
+/// What parameters of a job have in common, however they are trained. `Kind`: what they are.
+template <class Kind>
+class InTables : public Kind {
+ public:
+  void computing_begins() override { watch_.computing_begins(); }
+  void computing_ends(std::uint64_t examples) override { watch_.computing_ends(examples); }
+  absl::Status clock() override {
+    watch_.clock_ends();
+    return session_.clock();
+  }
+  absl::Status barrier() override { return session_.barrier(); }
+  absl::Status merge(ScoreHistogram& scores) override { return scores_.merge(session_, scores); }
+
+ protected:
+  InTables(Session& session, TrainingWatch& watch) : session_(session), watch_(watch) {}
+  absl::Status open_scores() {
+    absl::StatusOr<ScoreTable> scores = ScoreTable::open(session_);
+    if (scores.ok()) scores_ = *std::move(scores);
+    return scores.status();
+  }
+
+  Session& session_;
+
+ private:
+  TrainingWatch& watch_;
+  ScoreTable scores_;
+};
+
+class TableParameters final : public InTables<StreamedParameters> {
  public:
   /// Opens the tables, with that model of consistency. `session` and `watch` must outlive it.
   static absl::StatusOr<TableParameters> open(Session& session, const ConsistencyModel& consistency,
@@ -95,22 +124,14 @@ class TableParameters final : public StreamedParameters {
   absl::Status read(std::span<const Key> keys, Numbers& parameters) override;
   absl::Status step(std::span<const Key> keys, const Numbers& gradients) override;
   absl::Status start_from(std::span<const Key> keys, const Numbers& parameters) override;
-  void computing_begins() override { watch_.computing_begins(); }
-  void computing_ends(std::uint64_t examples) override { watch_.computing_ends(examples); }
-  absl::Status clock() override;
-  absl::Status barrier() override { return session_.barrier(); }
-  absl::Status merge(ScoreHistogram& scores) override { return scores_.merge(session_, scores); }
   absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) override;
 
  private:
-  TableParameters(Session& session, TrainingWatch& watch) : session_(session), watch_(watch) {}
+  using InTables::InTables;
 
-  Session& session_;
-  TrainingWatch& watch_;
   Table<float> weights_;
   std::optional<Table<float>> factors_;
   protocol::InitialValues initial_factors_;
-  ScoreTable scores_;
 };
 
 /// A table of the plain loop: rows found by a hash table.

@@ -22,6 +22,12 @@ inline constexpr std::uint64_t kMostIndex = (std::uint64_t{1} << 52U) - 1;
 constexpr Key feature_key(std::uint64_t slot, std::uint64_t index) {
   return slot << 52U | index;
 }
+/// Of a feature's key.
+constexpr std::uint64_t slot_of(Key key) {
+  return key >> 52U;
+}
+/// No feature has this key, or a larger one.
+inline constexpr Key kBeyondFeatures = (kMostSlot + 1) << 52U;
 
 /// Words of 8 bytes, little-endian, the last one filled up with zeros, are put into mix() one after the
 /// other, each together with what came out before: CBC, as with a block cipher, begun with the seed and the

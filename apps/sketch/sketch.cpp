@@ -16,6 +16,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
+#include "apps/data/dealing.hpp"
 #include "apps/data/examples.hpp"
 #include "apps/data/feature_keys.hpp"
 #include "apps/data/output_file.hpp"
@@ -156,12 +157,6 @@ class LocalSketch final : public Sketch {
   std::vector<Counter> counters_;
 };
 
-/// One of the workers, or the only process.
-struct Member {
-  std::uint32_t rank = 0;
-  std::uint32_t workers = 1;
-};
-
 class SketchApplication final : public Application {
  public:
   [[nodiscard]] std::string_view name() const override { return "sketch"; }
@@ -230,8 +225,7 @@ void SketchApplication::add_options(CLI::App& command) {
   command
       .add_option("--data", data_,
                   "examples, whose features are counted: LIBSVM, LIBFFM, Criteo's TSV, Avazu's CSV, Vowpal "
-                  "Wabbit, or "
-                  "ratings; gzip of any; several files (docs/data.md)")
+                  "Wabbit, or ratings; gzip of any; several files (docs/data.md)")
       ->required()
       ->type_name("FILE");
   command.add_option("--format", format_, "auto, libsvm, libffm, criteo, avazu, vw or ratings")
@@ -280,7 +274,7 @@ absl::StatusOr<Features> SketchApplication::load(const Member& member, Reporter&
   const absl::StatusOr<ExamplesRead> read = this->read(
       [&](const Example& example) {
         const std::uint64_t number = examples++;
-        if (number / batch % member.workers != member.rank) return absl::OkStatus();
+        if (!member.has(number, batch)) return absl::OkStatus();
         if (number % batch == 0) features.end_of_batch.push_back(features.keys.size());
         for (const Feature& feature : example.features) features.keys.push_back(feature.key);
         features.end_of_batch.back() = features.keys.size();
@@ -288,8 +282,7 @@ absl::StatusOr<Features> SketchApplication::load(const Member& member, Reporter&
       },
       [&](double done, double total) { reporter.progress("reading examples", done, total); });
   if (!read.ok()) return read.status();
-  const std::uint64_t batches = (examples + batch - 1) / batch;
-  features.clocks = (batches + member.workers - 1) / member.workers;
+  features.clocks = member.most_batches(examples, batch);
   features.format = read->format;
   return features;
 }
@@ -331,10 +324,10 @@ absl::Status SketchApplication::run(const Member& member, Sketch& sketch, Report
         const Place place(key, lines());
         return place.estimate(std::span(counters).subspan(place.line() * kCounters, kCounters));
       };
-      // Keys of a slot that no file has.
+      // None of these keys has come.
       double excess = 0;
       for (std::size_t i = 0; i < kStrangers; ++i)
-        excess += static_cast<double>(estimate(feature_key(kMostSlot, 0) + (Key{1} << 52) + i));
+        excess += static_cast<double>(estimate(kBeyondFeatures + i));
       report.sums[kExcess] = member.rank == 0 ? excess / kStrangers : 0;
     }
     reporter.iteration(report);

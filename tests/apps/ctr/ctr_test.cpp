@@ -310,6 +310,18 @@ TEST_F(CtrTest, BlocksFindTheLeastObjective) {
   }
 }
 
+TEST_F(CtrTest, SaysWhatWasLeftToIt) {
+  const std::unique_ptr<Application> streamed = parsed_({});
+  EXPECT_EQ(streamed->chosen("passes"), "1");
+  EXPECT_EQ(streamed->chosen("l1"), "0");
+  EXPECT_EQ(streamed->chosen("alpha"), std::nullopt);
+  const std::unique_ptr<Application> blocks = parsed_({"--solver", "block"});
+  EXPECT_EQ(blocks->chosen("passes"), "100");
+  EXPECT_EQ(blocks->chosen("l1"), "1");
+  EXPECT_EQ(parsed_({"--solver", "block", "--l1", "3"})->chosen("l1"), "3");
+  EXPECT_FALSE(check_options(parsed_, {"--solver", "block", "--l1", "0"}, 1).ok());
+}
+
 TEST_F(CtrTest, BlocksLeaveMostKeysOut) {
   const std::unique_ptr<Application> application =
       parsed_({"--solver", "block", "--l1", "20", "--passes", "5", "--test-fraction", "0.1"});
