@@ -104,8 +104,9 @@ class InTables : public Kind {
   InTables(Session& session, TrainingWatch& watch) : session_(session), watch_(watch) {}
   absl::Status open_scores() {
     absl::StatusOr<ScoreTable> scores = ScoreTable::open(session_);
-    if (scores.ok()) scores_ = *std::move(scores);
-    return scores.status();
+    if (!scores.ok()) return scores.status();
+    scores_ = *std::move(scores);
+    return absl::OkStatus();
   }
 
   Session& session_;
