@@ -200,10 +200,11 @@ absl::Status open(verbena_session& session, const verbena_table_options* options
   const absl::StatusOr<verbena_table_options> given = as_here(options, VERBENA_TABLE_OPTIONS);
   if (!given.ok()) return given.status();
   if (given->name == nullptr || given->consistency == nullptr || given->rule == nullptr ||
-      given->initial == nullptr || given->admission == nullptr || given->filter == nullptr ||
-      given->encoding == nullptr) {
+      given->initial == nullptr || given->admission == nullptr || given->eviction == nullptr ||
+      given->filter == nullptr || given->encoding == nullptr) {
     return absl::InvalidArgumentError(
-        "a table's name, consistency, rule, initial, admission, filter and encoding are texts, not NULL");
+        "a table's name, consistency, rule, initial, admission, eviction, filter and encoding are texts, not "
+        "NULL");
   }
   const absl::StatusOr<ConsistencyModel> model = parse_consistency(given->consistency);
   if (!model.ok()) return model.status();
@@ -222,6 +223,7 @@ absl::Status open(verbena_session& session, const verbena_table_options* options
        .initial = given->initial,
        .seed = given->seed,
        .admission = given->admission,
+       .eviction = given->eviction,
        .filter = given->filter,
        .encoding = given->encoding,
        .cache_rows = given->cache_rows},

@@ -216,12 +216,31 @@ struct Set {
   std::vector<double> words;  ///< room for a row
 };
 
+/// What the table takes, by part: TableMemory.
+struct Memory {
+  static constexpr std::string_view kName = "memory";
+  static constexpr bool kLooksAtNoRows = true;
+  explicit Memory(const FunctionCall& /*call*/) {}
+  void on_part(const TableMemory& of_part) { memory = of_part; }
+  template <class Value>
+  void on_row(const FunctionRow& /*row*/, const Value* /*values*/) {}
+  [[nodiscard]] FunctionResult result() {
+    FunctionResult all;
+    for (const std::uint64_t* const number : memory.numbers())
+      all.numbers.push_back(static_cast<double>(*number));
+    return all;
+  }
+
+  TableMemory memory;
+};
+
 }  // namespace
 
 std::span<const ServerFunctionKind> common_functions() {
   static const std::array kKinds = {server_function_kind<Norms>(),       server_function_kind<Top>(),
                                     server_function_kind<Regularizer>(), server_function_kind<Regularize>(),
-                                    server_function_kind<Scale>(),       server_function_kind<Set>()};
+                                    server_function_kind<Scale>(),       server_function_kind<Set>(),
+                                    server_function_kind<Memory>()};
   return kKinds;
 }
 

@@ -487,7 +487,7 @@ absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
   message.payload = bytes.subspan(sizeof message.header);
   const auto kind = static_cast<std::uint32_t>(message.header.kind);
   if (kind < static_cast<std::uint32_t>(BulkKind::kUpdates) ||
-      kind > static_cast<std::uint32_t>(BulkKind::kPackedUpdates)) {
+      kind > static_cast<std::uint32_t>(BulkKind::kHeard)) {
     return absl::InvalidArgumentError(fmt::format("bulk message of unknown kind {}", kind));
   }
   return message;

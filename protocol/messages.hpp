@@ -34,7 +34,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 18;
+constexpr std::uint32_t kVersion = 19;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -290,6 +290,12 @@ enum class BulkKind : std::uint32_t {
   kResult = 11,
   /// worker → server: as kUpdates or kUpdatesAhead, `count` updates in fewer bytes (packed_updates.hpp).
   kPackedUpdates = 12,
+  /// server → worker: `count` words about sparse `table` in `lane`: a key whose row was taken away, or kNoKey
+  /// for a segment of the index that was. The rest as in a kRows without rows.
+  kGone = 13,
+  /// worker → server: it knows of as many words as `applied` says, of all kGone of `lane`, and looks for
+  /// nothing any more where these rows and segments were.
+  kHeard = 14,
 };
 
 /// Whether updates are in the message, in whatever form.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace verbena::protocol {
 
 absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeeds& needs) {
@@ -27,15 +29,21 @@ absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeed
                     "\"{}\" or a seed",
                     open.name, open.initial));
   }
-  if (!is_sparse && open.admission != kAdmitAlways) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\" is dense: it has all its rows, and \"{}\" is for sparse tables", open.name,
-                    open.admission));
+  for (const auto& [choice, usual] :
+       {std::pair(open.admission, kAdmitAlways), std::pair(open.eviction, kEvictNever)}) {
+    if (is_sparse || choice == usual) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "table \"{}\" is dense: it has all its rows, and \"{}\" is for sparse tables", open.name, choice));
   }
   const auto admission = AdmissionRule::find(open.admission, open.seed);
   if (!admission.ok()) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": {}", open.name, std::string(admission.status().message())));
+  }
+  const auto eviction = EvictionRule::find(open.eviction);
+  if (!eviction.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {}", open.name, std::string(eviction.status().message())));
   }
   const auto initial = InitialValues::find(open.initial, open.seed, open.value_type);
   if (!initial.ok()) {

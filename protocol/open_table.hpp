@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "protocol/admission.hpp"
+#include "protocol/eviction.hpp"
 #include "protocol/initial_values.hpp"
 #include "protocol/update_rule.hpp"
 #include <verbena/allocation.hpp>
@@ -37,6 +38,7 @@ struct OpenTable {
   std::string initial{kZeros};          ///< what initial_values.hpp names
   std::uint64_t seed = 0;               ///< of the initial values and of the admission
   std::string admission{kAdmitAlways};  ///< what admission.hpp names
+  std::string eviction{kEvictNever};    ///< what eviction.hpp names
   friend bool operator==(const OpenTable&, const OpenTable&) = default;
 };
 
@@ -70,6 +72,7 @@ void visit_attributes(Visitor&& visit) {
       [](std::uint64_t seed) { return "seed " + std::to_string(seed); });
   visit(&OpenTable::admission, is_text,
         [](const std::string& admission) { return "admission " + admission; });
+  visit(&OpenTable::eviction, is_text, [](const std::string& eviction) { return "eviction " + eviction; });
 }
 
 /// What a consistency model requires of its table.
@@ -80,9 +83,9 @@ struct ModelNeeds {
   bool rows_stay = false;   ///< no dynamic table, because clocks do not follow a row that moves
 };
 
-/// Returns the table's update rule if model, rule, value type, keys, initial values, admission and allocation
-/// go together. INVALID_ARGUMENT says which of them do not; it is also returned for a rule that is not
-/// registered in this process.
+/// Returns the table's update rule if model, rule, value type, keys, initial values, admission, eviction and
+/// allocation go together. INVALID_ARGUMENT says which of them do not; it is also returned for a rule that is
+/// not registered in this process.
 absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeeds& needs);
 
 /// How two tables differ, apart from their numbers, for a message: "10 rows, then 20 rows; float, then

@@ -33,6 +33,7 @@ class BoundFunction {
 
   [[nodiscard]] bool changes_rows() const { return kind_.changes_rows; }
   [[nodiscard]] bool makes_rows() const { return kind_.makes_rows; }
+  [[nodiscard]] bool looks_at_no_rows() const { return kind_.looks_at_no_rows; }
   /// For one lane's part of the call.
   [[nodiscard]] std::unique_ptr<ServerFunction> make() const { return kind_.make(call()); }
   void merge(FunctionResult& result, const FunctionResult& part) const;

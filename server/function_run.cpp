@@ -21,6 +21,13 @@ FunctionRun::FunctionRun(std::uint32_t worker, std::uint32_t table, consistency:
   function_ = bound_->make();
 }
 
+TableMemory FunctionRun::memory_of(const LanePart& part) {
+  if (part.sparse != nullptr) return part.sparse->memory();
+  TableMemory memory{.rows = part.keys.size()};
+  part.rows->count_bytes(memory, memory.rows);
+  return memory;
+}
+
 void FunctionRun::begin_range(const LanePart& part) {
   if (part.sparse != nullptr) {
     end_ = part.sparse->rows_made();

@@ -40,11 +40,17 @@ constexpr std::size_t kRowAhead = 16;
 /// How many values of rows, or how many rows, a call looks at in a poll: some tens of microseconds.
 constexpr std::size_t kValuesAPiece = 16'384;
 constexpr std::size_t kRowsAPiece = 2'048;
+/// How many rows a sweep looks at in a poll: some microseconds, if few of them go.
+constexpr std::size_t kRowsOfSweep = 4'096;
 
 }  // namespace
 
 Lane::Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::TokenBucket* const> budgets)
-    : index_(index), words_((workers + 63) / 64), budgets_(budgets.begin(), budgets.end()), clocks_(workers) {
+    : index_(index),
+      words_((workers + 63) / 64),
+      budgets_(budgets.begin(), budgets.end()),
+      clocks_(workers),
+      gone_(workers) {
   assert(budgets.empty() || budgets.size() == workers);
   for (std::uint32_t worker = 0; worker < workers; ++worker) workers_.emplace_back().rank = worker;
 }
@@ -82,6 +88,8 @@ bool Lane::work() {
     run(task);
     worked = true;
   }
+  if (changing_ == nullptr) worked |= step_sweeps();
+  tell_of_gone();
   return tell_all() || worked;
 }
 
@@ -103,6 +111,10 @@ void Lane::run(const LaneTask& task) {
     case LaneTask::Kind::kCall:
       call(task);
       break;
+    case LaneTask::Kind::kHeard:
+      gone_.hear(task.worker, task.heard);
+      free_gone();
+      break;
   }
 }
 
@@ -123,6 +135,7 @@ void Lane::open(const FixedShard& shard) {
   table.rule = shard.rule;
   table.measured = table.eager && !budgets_.empty();
   table.combined = table.held_back && !table.rule.is_addition();
+  table.evicts = table.part.sparse != nullptr && table.part.sparse->eviction().evicts();
   bound_ = std::min({bound_, shard.rules.read_bound, shard.rules.clock_bound});
   tables_.push_back(table);
 }
@@ -152,7 +165,7 @@ Lane::HeldUpdates Lane::hold(const LaneTask& task) {
     const std::size_t record = protocol::record_bytes(table.shard->stride_bytes);
     for (std::size_t i = 0; piece.is_by_row && i < piece.records; ++i) {
       std::byte* const name = piece.bytes.data() + i * record;
-      const Key key = key_of(table, base::load_once<Row>(name));
+      const Key key = pushed_key(table, base::load_once<Row>(name));
       std::memcpy(name, &key, sizeof key);
     }
     held.bytes.insert(held.bytes.end(), piece.bytes.begin(), piece.bytes.end());
@@ -186,7 +199,7 @@ void Lane::apply_packed(const LaneTask& task, Worker& worker) {
   const protocol::BulkHeader& header = unpacking_.header();
   for (Unpacking::Piece piece = unpacking_.next(); piece.records > 0; piece = unpacking_.next()) {
     if (piece.is_by_row) {
-      apply_by_row(table, piece.records, piece.bytes);
+      apply_by_row(table, piece.records, piece.bytes, {worker.rank, header.clock});
     } else {
       apply_records(table, piece.records, piece.bytes, {worker.rank, header.clock});
     }
@@ -204,12 +217,19 @@ void Lane::apply_records(Table& table, std::size_t records, std::span<const std:
 }
 
 /// REQUIRES: the table is sparse, and has these rows.
-void Lane::apply_by_row(Table& table, std::size_t records, std::span<const std::byte> payload) {
+void Lane::apply_by_row(Table& table, std::size_t records, std::span<const std::byte> payload,
+                        const protocol::PushOrigin& origin) {
   const std::size_t stride = table.shard->stride_bytes;
   const auto row_of_record = [&](std::size_t i) { return Row{protocol::record_key(payload, stride, i)}; };
   for (std::size_t i = 0; i < records; ++i) {
     if (i + kRowAhead < records) table.part.sparse->prefetch(row_of_record(i + kRowAhead));
-    apply_to(table, row_of_record(i), protocol::record_values(payload, stride, i));
+    const std::byte* const update = protocol::record_values(payload, stride, i);
+    if (!table.evicts || table.part.sparse->key_of(row_of_record(i)) != kNoKey) [[likely]] {
+      apply_to(table, row_of_record(i), update);
+    } else if (const std::optional<Row> row =
+                   row_to_change(table, pushed_key(table, row_of_record(i)), origin)) {
+      apply_to(table, *row, update);
+    }
   }
 }
 
@@ -246,7 +266,7 @@ void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::
     // the key that is used must be the one that is checked here.
     Ahead& one = ahead[i % kIndexAhead];
     if (i >= kIndexAhead && part.keys().has(one.key, one.hash)) [[likely]] {
-      if (const std::optional<Row> row = row_to_change(part, one.hash, one.key, origin))
+      if (const std::optional<Row> row = row_to_change(table, one.hash, one.key, origin))
         apply_to(table, *row, protocol::record_values(payload, stride, i - kIndexAhead));
     }
     if (i < records) {
@@ -261,14 +281,17 @@ void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::
 }
 
 /// nullopt: the key has no row, and gets none.
-inline std::optional<Row> Lane::row_to_change(SparsePart& part, const protocol::KeyHash& hash, Key key,
+inline std::optional<Row> Lane::row_to_change(Table& table, const protocol::KeyHash& hash, Key key,
                                               const Origin& origin) {
+  SparsePart& part = *table.part.sparse;
   if (const std::optional<Row> row = part.find(hash, key)) [[likely]]
     return row;
-  if (origin && !part.admits(key, *origin)) return std::nullopt;
-  const absl::StatusOr<Row> row = part.add(hash, key);
+  if ((origin && !part.admits(key, *origin)) || !part.has_room()) return std::nullopt;
+  const absl::StatusOr<Row> row = part.add(hash, key, now());
   if (!row.ok()) [[unlikely]]
     throw Stopped{row.status()};
+  for (const std::uint32_t segment : part.take_retired())
+    gone_.add({.table = table.shard->table.table, .number = segment});
   return *row;
 }
 
@@ -278,7 +301,7 @@ std::optional<Row> Lane::row_to_change(Table& table, Key key, const Origin& orig
   if (sparse == nullptr) return row_of(table, key);
   const protocol::KeyHash hash(key);
   if (!sparse->keys().has(key, hash)) return std::nullopt;
-  return row_to_change(*sparse, hash, key, origin);
+  return row_to_change(table, hash, key, origin);
 }
 
 /// nullopt: the key is not one of the lane's, or a sparse table has no row for it.
@@ -293,6 +316,13 @@ Key Lane::key_of(const Table& table, Row row) {
   return table.part.sparse == nullptr ? table.part.range.key_of(row) : table.part.sparse->key_of(row);
 }
 
+/// The key that a worker means who names the row of a sparse table: it may not have heard yet that the row is
+/// gone. kNoKey: there is none.
+Key Lane::pushed_key(const Table& table, Row row) {
+  const Key key = table.part.sparse->key_of(row);
+  return key != kNoKey ? key : table.part.sparse->former_key(row);
+}
+
 void Lane::finish_updates(const protocol::BulkHeader& header, Worker& worker) {
   const Table& table = tables_[header.table];
   ++(table.held_back ? worker.applied_held : worker.applied);
@@ -302,6 +332,7 @@ void Lane::finish_updates(const protocol::BulkHeader& header, Worker& worker) {
 inline void Lane::apply_to(Table& table, Row row, const std::byte* update) {
   const StoredRows& rows = *table.part.rows;
   if (table.eager) mark_dirty(table, row);
+  if (table.evicts) table.part.sparse->eviction().count_push(rows.use(row), now());
   if (table.measured) [[unlikely]] {
     apply_and_measure(table, row, update);
   } else {
@@ -332,6 +363,90 @@ void Lane::apply_and_measure(Table& table, Row row, const std::byte* update) {
     return;
   }
   change_and_measure(table, row, [&] { table.rule.apply(values, rows.state(row), update); });
+}
+
+// ---- rows that go
+
+/// The min clock, as rows remember it.
+std::uint32_t Lane::now() const {
+  constexpr consistency::Clock kLast = protocol::RowUse::kNoKeys - 1;
+  return static_cast<std::uint32_t>(std::clamp<consistency::Clock>(clocks_.min(), 0, kLast));
+}
+
+/// The min clock has advanced.
+void Lane::begin_sweeps() {
+  if (clocks_.min() >= consistency::VectorClock::kLeft) return;
+  for (Table& table : tables_) {
+    if (!table.evicts || table.sweep || clocks_.min() < table.next_sweep) continue;
+    table.next_sweep = clocks_.min() + table.part.sparse->eviction().clocks_between_sweeps();
+    table.sweep.emplace(*table.part.sparse, now());
+    if (!table.held_back) continue;
+    table.sweep->step(UINT64_MAX, [&](Row row) { evict(table, row); });
+    table.sweep.reset();
+  }
+}
+
+/// A piece of each sweep.
+bool Lane::step_sweeps() {
+  bool worked = false;
+  for (Table& table : tables_) {
+    if (!table.sweep || table.part.sparse->has_too_many_gone()) continue;
+    if (table.sweep->step(kRowsOfSweep, [&](Row row) { evict(table, row); })) table.sweep.reset();
+    worked = true;
+  }
+  return worked;
+}
+
+/// Unless too many are gone: some worker does not answer, and the row has to stay.
+void Lane::evict(Table& table, Row row) {
+  SparsePart& part = *table.part.sparse;
+  if (part.has_too_many_gone()) return;
+  const Key key = part.evict(row);
+  gone_.add({.table = table.shard->table.table, .key = key, .number = index_of(row)});
+}
+
+void Lane::free_gone() {
+  gone_.release([&](const GoneLog::Entry& gone) {
+    SparsePart& part = *tables_[gone.table].part.sparse;
+    if (gone.key == kNoKey) {
+      part.free_segment(static_cast<std::uint32_t>(gone.number));
+    } else {
+      part.free_row(Row{gone.number});
+    }
+  });
+}
+
+void Lane::tell_of_gone() {
+  if (gone_told_ == gone_.end()) return;
+  gone_told_ = gone_.end();
+  for (Worker& worker : workers_) {
+    if (gone_.left_to_tell(worker.rank) > 0) list(worker);
+  }
+}
+
+bool Lane::tell_gone(Worker& worker) {
+  bool told = false;
+  PushBuffer* buffer = nullptr;
+  while (gone_.left_to_tell(worker.rank) > 0 && worker.free.try_pop(buffer)) {
+    protocol::BulkHeader header = header_for(worker, protocol::BulkKind::kGone);
+    header.table = gone_.next_to_tell(worker.rank).table;
+    std::size_t used = sizeof header;
+    for (; gone_.left_to_tell(worker.rank) > 0 && used + sizeof(Key) <= buffer->memory.size();
+         gone_.told(worker.rank)) {
+      const GoneLog::Entry& gone = gone_.next_to_tell(worker.rank);
+      if (gone.table != header.table) break;
+      std::memcpy(buffer->memory.data() + used, &gone.key, sizeof gone.key);
+      used += sizeof gone.key;
+      ++header.count;
+    }
+    std::memcpy(buffer->memory.data(), &header, sizeof header);
+    buffer->used_bytes = used;
+    note_applied_told(worker, header);
+    if (!budgets_.empty()) budgets_[worker.rank]->take(used);
+    outgoing_.push(buffer);
+    told = true;
+  }
+  return told;
 }
 
 // ---- calls of server functions
@@ -425,11 +540,7 @@ bool Lane::tell_results(Worker& worker) {
   PushBuffer* buffer = nullptr;
   while (!worker.results.empty() && worker.free.try_pop(buffer)) {
     FunctionRun& run = *worker.results.front();
-    const protocol::BulkHeader header{.lane = index_,
-                                      .clock = worker.told,
-                                      .applied = worker.applied,
-                                      .applied_held = worker.applied_held,
-                                      .subscriptions = worker.subscriptions};
+    const protocol::BulkHeader header = header_for(worker, protocol::BulkKind::kResult);
     buffer->used_bytes = run.write_piece(header, buffer->memory);
     note_applied_told(worker, header);
     if (!budgets_.empty()) budgets_[worker.rank]->take(buffer->used_bytes);
@@ -474,6 +585,16 @@ void Lane::take_steps(Table& table, consistency::Clock clock) {
     table.part.rows->step_of(table.steps[i].row) = 0;
   }
   table.steps.clear();
+}
+
+/// What every message to the worker says.
+protocol::BulkHeader Lane::header_for(const Worker& worker, protocol::BulkKind kind) const {
+  return {.kind = kind,
+          .lane = index_,
+          .clock = worker.told,
+          .applied = worker.applied,
+          .applied_held = worker.applied_held,
+          .subscriptions = worker.subscriptions};
 }
 
 void Lane::note_applied_told(Worker& worker, const protocol::BulkHeader& header) {
@@ -543,12 +664,17 @@ void Lane::subscribe(const LaneTask& task) {
 
 void Lane::finish_clock(std::uint32_t worker, consistency::Clock clock,
                         const consistency::ExampleCounts& examples) {
+  if (clock == consistency::VectorClock::kLeft) {
+    gone_.leave(worker);
+    free_gone();
+  }
   if (examples.planned > 0) workers_[worker].examples.push_back({clock - 1, examples});
   if (!clocks_.advance(worker, clock)) {
     tell_applied(workers_[worker]);  // tells which of its updates the worker need not keep any more
     return;
   }
   apply_held();
+  begin_sweeps();
   for (Worker& reader : workers_) {
     reader.latest = {clocks_.min(), reader.dirty_sent + reader.dirty.size()};
     if (!reader.news) reader.next = reader.latest;
@@ -618,15 +744,17 @@ bool Lane::tell_all() {
   bool told = false;
   std::erase_if(to_tell_, [&](Worker* worker) {
     told |= tell(*worker);
-    worker->listed =
-        worker->news || !worker->results.empty() || (!budgets_.empty() && !worker->dirty.empty());
+    worker->listed = worker->news || !worker->results.empty() || gone_.left_to_tell(worker->rank) > 0 ||
+                     (!budgets_.empty() && !worker->dirty.empty());
     return !worker->listed;
   });
   return told;
 }
 
 bool Lane::tell(Worker& worker) {
-  bool told = tell_results(worker);
+  bool told = tell_gone(worker);
+  if (gone_.left_to_tell(worker.rank) > 0) return told;
+  told |= tell_results(worker);
   PushBuffer* buffer = nullptr;
   // If there is no buffer, the worker is slow: its rows stay dirty and take in later updates, too.
   for (Allowance now = allowance(worker); now.bytes > 0 && worker.free.try_pop(buffer);
@@ -690,17 +818,20 @@ void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_
 }
 
 void Lane::fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance) {
-  protocol::BulkHeader header{.kind = protocol::BulkKind::kRows,
-                              .lane = index_,
-                              .applied = worker.applied,
-                              .applied_held = worker.applied_held,
-                              .subscriptions = worker.subscriptions};
+  protocol::BulkHeader header = header_for(worker, protocol::BulkKind::kRows);
   std::size_t used = sizeof header;
   if (!budgets_.empty() && worker.dirty_sent < allowance.position)
     sort_by_importance(worker, allowance.position, allowance.bytes);
   while (worker.dirty_sent < allowance.position && used - sizeof header < allowance.bytes) {
     const DirtyRow row = worker.dirty.front();
     Table& table = tables_[row.table];
+    std::uint64_t& dirty = table.part.rows->dirty(row.row)[worker.rank / 64];
+    const std::uint64_t bit = std::uint64_t{1} << (worker.rank % 64);
+    if ((dirty & bit) == 0) [[unlikely]] {  // it is gone
+      worker.dirty.pop_front();
+      ++worker.dirty_sent;
+      continue;
+    }
     const std::size_t record = protocol::record_bytes(table.shard->stride_bytes);
     if ((header.count > 0 && row.table != header.table) || used + record > buffer.memory.size()) break;
     header.table = row.table;
@@ -709,7 +840,7 @@ void Lane::fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance) 
     const Key key = key_of(table, row.row);
     std::memcpy(to, &key, sizeof key);
     std::memcpy(to + sizeof key, table.part.rows->values(row.row), table.shard->stride_bytes);
-    table.part.rows->dirty(row.row)[worker.rank / 64] &= ~(std::uint64_t{1} << (worker.rank % 64));
+    dirty &= ~bit;
     used += record;
     worker.dirty.pop_front();
     ++worker.dirty_sent;

@@ -20,10 +20,14 @@
 //     that changes rows is alone in the lane, a piece at a time, until it has ended: between two tasks. For a
 //     table whose updates are held back, it is carried out at once and as a whole, as these updates are:
 //     after all updates of its clock.
-//  7. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
+//  7. A row of a sparse table is taken away between two tasks. Under a model that holds updates back this is
+//     done as a whole, after a clock's updates and before the clock is told; otherwise a piece a poll. A
+//     worker is told which rows are gone before it is told a clock that comes after that.
+//  8. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
 //     of the clocks by which each worker is ahead; protocol::kMaxOpenCalls calls and their results for each
-//     worker; what a sparse table's admission counts. If the system refuses memory for these, or for a sparse
+//     worker; what a sparse table's admission counts; of rows that are gone, as many as
+//     SparsePart says. If the system refuses memory for these, or for a sparse
 //     table that grows, the lane stops and says so: has_failed().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
@@ -46,8 +50,10 @@
 #include "protocol/row.hpp"
 #include "protocol/sparse_index.hpp"
 #include "protocol/update_rule.hpp"
+#include "server/gone_log.hpp"
 #include "server/key_lists.hpp"
 #include "server/lane_part.hpp"
+#include "server/sweep.hpp"
 #include "server/unpacking.hpp"
 #include "transport/token_bucket.hpp"
 
@@ -73,13 +79,14 @@ struct PushBuffer {
 
 struct LaneTask {
   /// kSubscribe: also stands for unsubscribe; the message says which.
-  enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock, kCall };
+  enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock, kCall, kHeard };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
   const FixedShard* shard = nullptr;         ///< kOpen
   protocol::BulkMessage message = {};        ///< kUpdates, kSubscribe: checked against the shard
   InboxMessage* inbox = nullptr;             ///< one user less when `message` is no longer needed
   consistency::Clock clock = 0;              ///< kClock
+  std::uint64_t heard = 0;                   ///< kHeard: a position in the log of what is gone
   consistency::ExampleCounts examples = {};  ///< kClock: those of the clock before
   std::shared_ptr<FunctionRun> call = {};    ///< kCall
   KeyList keys = {};                         ///< kUpdates: the list that packed updates name, or are to name
@@ -139,6 +146,9 @@ class Lane {
     /// While held-back updates of one clock are applied.
     std::vector<Step> steps = {};
     std::vector<std::byte> before = {};  ///< a row before a step, under a push budget
+    bool evicts = false;
+    consistency::Clock next_sweep = 0;
+    std::optional<Sweep> sweep = {};
   };
   struct DirtyRow {
     std::uint32_t table = 0;
@@ -211,21 +221,31 @@ class Lane {
   void apply_packed(const LaneTask& task, Worker& worker);
   void apply_records(Table& table, std::size_t records, std::span<const std::byte> payload,
                      const protocol::PushOrigin& origin);
-  void apply_by_row(Table& table, std::size_t records, std::span<const std::byte> payload);
+  void apply_by_row(Table& table, std::size_t records, std::span<const std::byte> payload,
+                    const protocol::PushOrigin& origin);
   void apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload);
   void apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload,
                     const protocol::PushOrigin& origin);
   void apply_to(Table& table, protocol::Row row, const std::byte* update);
+  // Rows that go.
+  [[nodiscard]] std::uint32_t now() const;
+  void begin_sweeps();
+  bool step_sweeps();
+  void evict(Table& table, protocol::Row row);
+  void free_gone();
+  void tell_of_gone();
+  bool tell_gone(Worker& worker);
   /// `change` is about to change the row.
   template <class Change>
   static void change_and_measure(Table& table, protocol::Row row, const Change& change);
   /// Whose push it is; nullopt: nobody's, and a row is made in any case.
   using Origin = std::optional<protocol::PushOrigin>;
   [[nodiscard]] std::optional<protocol::Row> row_to_change(Table& table, Key key, const Origin& origin);
-  [[nodiscard]] std::optional<protocol::Row> row_to_change(SparsePart& part, const protocol::KeyHash& hash,
+  [[nodiscard]] std::optional<protocol::Row> row_to_change(Table& table, const protocol::KeyHash& hash,
                                                            Key key, const Origin& origin);
   [[nodiscard]] static std::optional<protocol::Row> row_of(const Table& table, Key key);
   [[nodiscard]] static Key key_of(const Table& table, protocol::Row row);
+  [[nodiscard]] static Key pushed_key(const Table& table, protocol::Row row);
   static void apply_and_measure(Table& table, protocol::Row row, const std::byte* update);
   void apply_held();
   void combine(HeldUpdates& held, Worker& worker);
@@ -234,6 +254,7 @@ class Lane {
   void weigh(HeldUpdates& held, double weight) const;
   void finish_updates(const protocol::BulkHeader& header, Worker& worker);
   void tell_applied(Worker& worker);
+  [[nodiscard]] protocol::BulkHeader header_for(const Worker& worker, protocol::BulkKind kind) const;
   static void note_applied_told(Worker& worker, const protocol::BulkHeader& header);
   void mark_dirty(Table& table, protocol::Row row);
   void add_dirty(Worker& worker, const DirtyRow& row);
@@ -260,6 +281,8 @@ class Lane {
   std::atomic<bool> has_failed_ = false;
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
+  GoneLog gone_;
+  std::uint64_t gone_told_ = 0;  ///< how many of its entries all workers are told of, or are to be
   Unpacking unpacking_;
   std::vector<HeldUpdates> combining_;     ///< whose bytes the tables' steps are in
   std::deque<Worker> workers_;             // a deque: a TBB queue cannot move

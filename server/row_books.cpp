@@ -14,11 +14,17 @@ RowBooks::Needs::Needs(const FixedShard& shard, std::uint32_t workers, bool has_
     : words(shard.rules.pushes_eagerly ? (std::size_t{workers} + 63) / 64 : 0),
       has_changes(shard.rules.pushes_eagerly && has_push_budget),
       state_bytes(shard.rule.state_bytes()),
-      has_steps(shard.rules.holds_updates_back && !shard.rule.is_addition()) {}
+      has_steps(shard.rules.holds_updates_back && !shard.rule.is_addition()),
+      has_uses(shard.table.eviction != protocol::kEvictNever) {}
 
 std::size_t RowBooks::Needs::book_bytes() const {
   static_assert(sizeof(double) == sizeof(std::uint64_t));
   return (2 * words + (has_changes ? 1 : 0)) * sizeof(std::uint64_t);
+}
+
+std::size_t RowBooks::Needs::bytes() const {
+  return book_bytes() + state_bytes + (has_steps ? sizeof(std::uint32_t) : 0) +
+         (has_uses ? sizeof(protocol::RowUse) : 0);
 }
 
 absl::StatusOr<RowBooks> RowBooks::create(transport::Transport& transport, const FixedShard& shard,
@@ -45,6 +51,8 @@ absl::StatusOr<RowBooks> RowBooks::create(transport::Transport& transport, const
       allocate(needs.state_bytes, fmt::format("for the rule \"{}\"", shard.table.rule), books.states_));
   RETURN_IF_ERROR(allocate(needs.has_steps ? sizeof(std::uint32_t) : 0,
                            fmt::format("for the steps of the rule \"{}\"", shard.table.rule), books.steps_));
+  RETURN_IF_ERROR(
+      allocate(needs.has_uses ? sizeof(protocol::RowUse) : 0, "to know when rows are used", books.uses_));
   return books;
 }
 
@@ -52,6 +60,7 @@ StoredRows::Chunk RowBooks::chunk(std::byte* values) const {
   StoredRows::Chunk chunk{.values = values};
   if (states_ != nullptr) chunk.states = states_->bytes().data();
   if (steps_ != nullptr) chunk.step_of = reinterpret_cast<std::uint32_t*>(steps_->bytes().data());
+  if (uses_ != nullptr) chunk.uses = reinterpret_cast<protocol::RowUse*>(uses_->bytes().data());
   if (books_ == nullptr) return chunk;
   chunk.subscribed = reinterpret_cast<std::uint64_t*>(books_->bytes().data());
   chunk.dirty = chunk.subscribed + rows_ * words_;

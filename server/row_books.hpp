@@ -23,7 +23,10 @@ class RowBooks {
     bool has_changes = false;
     std::size_t state_bytes = 0;
     bool has_steps = false;
+    bool has_uses = false;
     [[nodiscard]] std::size_t book_bytes() const;
+    /// Of a row, with its state.
+    [[nodiscard]] std::size_t bytes() const;
   };
 
   RowBooks() = default;
@@ -42,6 +45,7 @@ class RowBooks {
   std::unique_ptr<transport::MemoryRegion> books_;   ///< subscribed, dirty, changes
   std::unique_ptr<transport::MemoryRegion> states_;  ///< what the rule keeps
   std::unique_ptr<transport::MemoryRegion> steps_;   ///< step_of
+  std::unique_ptr<transport::MemoryRegion> uses_;
 };
 
 }  // namespace verbena::server

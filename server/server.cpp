@@ -347,6 +347,7 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
   const protocol::BulkHeader& header = message->header;
   InboxMessage& inbox = peer.in_inbox.emplace_back();
   if (header.kind == protocol::BulkKind::kClock) return on_clock(peer, *message, inbox);
+  if (header.kind == protocol::BulkKind::kHeard) return on_heard(peer, *message, inbox);
   if (header.table >= peer.tables_opened || header.lane >= lanes_.size()) {
     return absl::InvalidArgumentError(
         fmt::format("message for table {}, lane {}", header.table, header.lane));
@@ -466,6 +467,20 @@ absl::Status Server::on_clock(Peer& peer, const protocol::BulkMessage& message, 
                    .clock = clock,
                    .examples = {examples->processed, examples->planned}});
   }
+  return absl::OkStatus();
+}
+
+/// The worker knows which rows are gone. Comes after its updates before, which may name them.
+absl::Status Server::on_heard(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox) {
+  if (message.header.lane >= lanes_.size() || !message.payload.empty()) {
+    return absl::InvalidArgumentError(fmt::format("says in {} bytes what it has heard of lane {}",
+                                                  message.payload.size(), message.header.lane));
+  }
+  inbox.users = 1;
+  enqueue(message.header.lane, {.kind = LaneTask::Kind::kHeard,
+                                .worker = peer.worker,
+                                .inbox = &inbox,
+                                .heard = message.header.applied});
   return absl::OkStatus();
 }
 

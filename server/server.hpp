@@ -97,6 +97,7 @@ class Server : private ShardHost {
   static absl::StatusOr<protocol::BulkMessage> read_in_place(Peer& peer, const protocol::BulkMessage& place);
   absl::Status on_key_requests(Peer& peer, const protocol::KeyRequests& requests);
   void take_intents();
+  absl::Status on_heard(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
   void lose(Peer& peer, const absl::Status& why);

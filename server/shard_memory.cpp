@@ -47,7 +47,10 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create(const protocol::
   if (!initial.ok()) return initial.status();
   const auto admission = protocol::AdmissionRule::find(table.admission, table.seed);
   if (!admission.ok()) return admission.status();
-  return SparseShard::create(transport_, desk_, table, rules, *rule, *initial, *admission, place);
+  const auto eviction = protocol::EvictionRule::find(table.eviction);
+  if (!eviction.ok()) return eviction.status();
+  return SparseShard::create(transport_, desk_, table, rules, *rule, {*initial, *admission, *eviction},
+                             place);
 }
 
 absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_dense(const protocol::OpenTable& table,

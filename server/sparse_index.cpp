@@ -87,9 +87,20 @@ bool SparseIndex::erase(const KeyHash& hash, Row row) {
   std::uint64_t* const word = find_word(hash, row);
   if (word == nullptr) return false;
   store(*word, 0);
+  forget_overflow(segment_of(hash), hash.bucket());
   --keys_of_[DirectoryEntry::segment(entry_of(hash))];
   --keys_;
   return true;
+}
+
+/// Once the overflow bucket has none of the bucket's entries, nobody need look there.
+void SparseIndex::forget_overflow(IndexSegment& segment, std::uint32_t bucket) const {
+  IndexBucket& own = segment.buckets[bucket];
+  if ((own.header & IndexBucket::kHasOverflow) == 0) return;
+  for (const std::uint64_t entry : segment.buckets[IndexSegment::overflow_of(bucket)].entries) {
+    if (entry != 0 && KeyHash(memory_.key_of(IndexEntry::row(entry))).bucket() == bucket) return;
+  }
+  store(own.header, own.header & ~IndexBucket::kHasOverflow);
 }
 
 std::uint64_t* SparseIndex::find_word(const KeyHash& hash, Row row) const {

@@ -92,6 +92,7 @@ class SparseIndex {
     return memory_.segment(protocol::DirectoryEntry::segment(entry_of(hash)));
   }
   std::uint64_t* find_word(const protocol::KeyHash& hash, protocol::Row row) const;
+  void forget_overflow(protocol::IndexSegment& segment, std::uint32_t bucket) const;
   static bool place(protocol::IndexSegment& segment, const protocol::KeyHash& hash, std::uint64_t entry);
   absl::Status divide(const protocol::KeyHash& hash);
   absl::Status double_directory();

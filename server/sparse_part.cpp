@@ -1,13 +1,26 @@
 #include "server/sparse_part.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cassert>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "base/return_if_error.hpp"
 
 namespace verbena::server {
+
+namespace {
+
+/// Of a limited number of rows, so many wait until they are free, or are kept for those that do.
+constexpr std::uint64_t kShareOfGone = 8;
+/// How many rows may be gone and not free, if the number of rows is not limited: a quarter of those in use,
+/// and no less than this.
+constexpr std::uint64_t kLeastGone = 4096;
+
+}  // namespace
 
 using protocol::IndexAnswer;
 using protocol::KeyHash;
@@ -18,7 +31,8 @@ SparsePart::SparsePart(const Shape& shape, RegionDesk& desk)
     : shape_(shape),
       desk_(desk),
       rows_(shape.strides, shape.rows_shift),
-      admission_(shape.admission, shape.expected_rows) {}
+      admission_(shape.life.admission, shape.expected_rows),
+      most_keys_(shape.most_rows - shape.most_rows / kShareOfGone) {}
 
 SparsePart::~SparsePart() {
   for (const Spare* const spare : {&spare_rows_, &spare_segments_, &directory_}) desk_.withdraw(spare->order);
@@ -57,6 +71,12 @@ absl::StatusOr<RegionDesk::Order*> SparsePart::take(Spare& spare, RegionKind kin
 }
 
 absl::StatusOr<std::uint32_t> SparsePart::add_segment() {
+  if (!free_segments_.empty()) {
+    const std::uint32_t number = free_segments_.back();
+    free_segments_.pop_back();
+    std::ranges::fill(segment(number).buckets, protocol::IndexBucket{});
+    return number;
+  }
   if (next_segment_ >> shape_.segments_shift == segments_.size()) {
     const auto number = static_cast<std::uint32_t>(segments_.size());
     const auto taken = take(spare_segments_, RegionKind::kSegments, number);
@@ -81,8 +101,11 @@ void SparsePart::publish_directory() {
 }
 
 Key SparsePart::key_of(Row row) const {
-  // Readers may be reading it; only the lane writes it.
-  return *reinterpret_cast<const Key*>(rows_.values(row) - sizeof(Key));
+  return *key_word(row);  // readers may be reading it; only the lane writes it
+}
+
+std::uint64_t* SparsePart::key_word(Row row) const {
+  return reinterpret_cast<std::uint64_t*>(rows_.values(row) - sizeof(Key));
 }
 
 std::optional<Row> SparsePart::find(const KeyHash& hash, Key key) const {
@@ -91,23 +114,96 @@ std::optional<Row> SparsePart::find(const KeyHash& hash, Key key) const {
   return std::nullopt;
 }
 
-absl::StatusOr<Row> SparsePart::add(const KeyHash& hash, Key key) {
-  if (next_row_ == rows_.capacity()) {
-    const auto taken = take(spare_rows_, RegionKind::kRows, row_regions_);
-    if (!taken.ok()) return taken.status();
-    rows_.add_chunk((*taken)->chunk);
-    order(spare_rows_, RegionKind::kRows, ++row_regions_);
+absl::StatusOr<Row> SparsePart::add(const KeyHash& hash, Key key, std::uint32_t now) {
+  const absl::StatusOr<Row> row = take_row();
+  if (!row.ok()) return row;
+  const bool is_new = index_of(*row) == next_row_;
+  if (!is_new) clear_books(*row);
+  // Only who scans all rows may be reading this one. Release: who sees the key sees the key's values.
+  shape_.life.initial.write(key, shape_.type, shape_.width, rows_.values(*row));
+  std::atomic_ref(*key_word(*row)).store(key, std::memory_order_release);
+  if (eviction().evicts()) rows_.use(*row) = {.last_push = now};
+  RETURN_IF_ERROR(index_->insert(hash, *row));
+  if (!is_new) {
+    free_rows_.pop_back();
+    return row;
   }
-  // Nobody reads the row before the index has it.
-  const Row row{next_row_};
-  std::byte* const values = rows_.values(row);
-  shape_.initial.write(key, shape_.type, shape_.width, values);
-  std::memcpy(values - sizeof key, &key, sizeof key);
-  RETURN_IF_ERROR(index_->insert(hash, row));
   ++next_row_;
   // Release: who sees it sees the rows before it, with their keys.
   std::atomic_ref(root_[protocol::kRootRows]).store(next_row_, std::memory_order_release);
   return row;
+}
+
+/// It stays there until it is used.
+absl::StatusOr<Row> SparsePart::take_row() {
+  if (!free_rows_.empty()) return free_rows_.back();
+  if (next_row_ == rows_.capacity()) {
+    const auto taken = take(spare_rows_, RegionKind::kRows, row_regions_);
+    if (!taken.ok()) return taken.status();
+    rows_.add_chunk((*taken)->chunk);
+    ++row_regions_;
+    if (rows_.capacity() < shape_.most_rows) order(spare_rows_, RegionKind::kRows, row_regions_);
+  }
+  return Row{next_row_};
+}
+
+void SparsePart::clear_books(Row row) const {
+  const StoredRows::Strides& strides = rows_.strides();
+  if (strides.state_bytes > 0) std::memset(rows_.state(row), 0, strides.state_bytes);
+  if (rows_.first_chunk().changes != nullptr) rows_.changes(row) = 0;
+}
+
+bool SparsePart::has_too_many_gone() const {
+  const std::uint64_t most = shape_.most_rows == UINT64_MAX ? std::max(kLeastGone, keys_in_use() / 4)
+                                                            : shape_.most_rows / kShareOfGone;
+  return gone_rows_.size() >= std::max<std::uint64_t>(most, 1);
+}
+
+double SparsePart::norm(Row row) const {
+  double sum = 0;
+  visit_value_type(shape_.type, [&]<class Value>() {
+    const auto* const values = reinterpret_cast<const Value*>(rows_.values(row));
+    for (std::uint32_t i = 0; i < shape_.width; ++i)
+      sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  });
+  return std::sqrt(sum);
+}
+
+Key SparsePart::evict(Row row) {
+  const Key key = key_of(row);
+  // First the entry: then nobody finds the row. Then its key, for workers who remember the row.
+  const bool had = index_->erase(KeyHash(key), row);
+  assert(had);
+  static_cast<void>(had);
+  std::atomic_ref(*key_word(row)).store(kNoKey, std::memory_order_release);
+  rows_.use(row).last_push = protocol::RowUse::kNoKeys;
+  gone_rows_.emplace(index_of(row), key);
+  const std::size_t words = rows_.strides().words;
+  if (words > 0) {
+    // Nobody subscribes to it any more. Where it still waits to be sent, it is not.
+    std::memset(rows_.subscribed(row), 0, words * sizeof(std::uint64_t));
+    std::memset(rows_.dirty(row), 0, words * sizeof(std::uint64_t));
+  }
+  return key;
+}
+
+TableMemory SparsePart::memory() const {
+  TableMemory memory{.rows = keys_in_use(),
+                     .rows_waiting = gone_rows_.size(),
+                     .rows_free = free_rows_.size(),
+                     .count_bytes = admission_.bytes(),
+                     .refused = refused_};
+  rows_.count_bytes(memory, next_row_);
+  // Directories of all depths so far: together nearly twice the newest.
+  const std::size_t words = depth_ <= protocol::kRootDepth ? 0 : std::size_t{2} << depth_;
+  memory.index_bytes =
+      next_segment_ * sizeof(protocol::IndexSegment) + protocol::kRootBytes + words * sizeof(std::uint64_t);
+  return memory;
+}
+
+void SparsePart::free_row(Row row) {
+  gone_rows_.erase(index_of(row));
+  free_rows_.push_back(row);
 }
 
 }  // namespace verbena::server

@@ -8,12 +8,15 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/prefetch.hpp"
 #include "protocol/admission.hpp"
+#include "protocol/eviction.hpp"
 #include "protocol/initial_values.hpp"
 #include "protocol/placement.hpp"
 #include "protocol/row.hpp"
@@ -27,6 +30,13 @@
 
 namespace verbena::server {
 
+/// What a sparse table has that a dense one has not: which rows there are, and what they begin with.
+struct LifeOfRows {
+  protocol::InitialValues initial;
+  protocol::AdmissionRule admission;
+  protocol::EvictionRule eviction;
+};
+
 class SparsePart final : private SparseIndex::Memory {
  public:
   struct Shape {
@@ -35,9 +45,9 @@ class SparsePart final : private SparseIndex::Memory {
     protocol::HashedKeys keys;
     ValueType type = ValueType::kFloat;
     std::uint32_t width = 0;
-    protocol::InitialValues initial;
-    protocol::AdmissionRule admission;
-    std::uint64_t expected_rows = 0;  ///< of the whole table
+    LifeOfRows life;
+    std::uint64_t expected_rows = 0;       ///< of the whole table
+    std::uint64_t most_rows = UINT64_MAX;  ///< of this part, with those that are gone and not free yet
     StoredRows::Strides strides;
     std::uint32_t rows_shift = 0;      ///< rows of a region, as a power of two
     std::uint32_t segments_shift = 0;  ///< segments of a region, as a power of two
@@ -56,7 +66,7 @@ class SparsePart final : private SparseIndex::Memory {
   [[nodiscard]] StoredRows& rows() { return rows_; }
   /// Those with smaller numbers are there.
   [[nodiscard]] std::uint64_t rows_made() const { return next_row_; }
-  /// As the row has it.
+  /// As the row has it; kNoKey: it is free, or gone.
   [[nodiscard]] Key key_of(protocol::Row row) const override;
 
   [[nodiscard]] std::optional<protocol::Row> find(const protocol::KeyHash& hash, Key key) const;
@@ -65,7 +75,37 @@ class SparsePart final : private SparseIndex::Memory {
     return admission_.admits(key, origin);
   }
   /// A row for a key that has none, with the initial values. RESOURCE_EXHAUSTED; CANCELLED: the server ends.
-  absl::StatusOr<protocol::Row> add(const protocol::KeyHash& hash, Key key);
+  /// REQUIRES: has_room(). `now`: the lane's min clock.
+  absl::StatusOr<protocol::Row> add(const protocol::KeyHash& hash, Key key, std::uint32_t now);
+  /// There may be another row. It counts what it says no to.
+  [[nodiscard]] bool has_room() {
+    const bool has = keys_in_use() < most_keys_ && (!free_rows_.empty() || next_row_ < shape_.most_rows);
+    refused_ += has ? 0 : 1;
+    return has;
+  }
+
+  // ---- rows that go. A row that is gone is free when no worker can come to it any more; the same goes for
+  // segments of the index.
+  [[nodiscard]] const protocol::EvictionRule& eviction() const { return shape_.life.eviction; }
+  [[nodiscard]] std::uint64_t keys_in_use() const { return index_->keys(); }
+  [[nodiscard]] std::uint64_t most_keys() const { return most_keys_; }
+  /// So many rows are gone and not free yet that no more may go.
+  [[nodiscard]] bool has_too_many_gone() const;
+  /// Of the row's values.
+  [[nodiscard]] double norm(protocol::Row row) const;
+  /// Takes the row away from its key, which it returns. What it holds stays, since workers may be reading it.
+  Key evict(protocol::Row row);
+  /// The key of a row that is gone and not free; kNoKey: it is not.
+  [[nodiscard]] Key former_key(protocol::Row row) const {
+    const auto found = gone_rows_.find(index_of(row));
+    return found == gone_rows_.end() ? kNoKey : found->second;
+  }
+  /// Of rows, whether keys have them or not, of all directories there have been, and of all segments.
+  [[nodiscard]] TableMemory memory() const;
+  void free_row(protocol::Row row);
+  void free_segment(std::uint32_t number) { free_segments_.push_back(number); }
+  /// Segments that are not used since the last call.
+  [[nodiscard]] std::vector<std::uint32_t> take_retired() { return std::exchange(retired_segments_, {}); }
 
   // For loops over keys that fetch what they will need into the processor's cache.
   /// A row that may be the key's, and probably is.
@@ -85,8 +125,7 @@ class SparsePart final : private SparseIndex::Memory {
   [[nodiscard]] protocol::IndexSegment& segment(std::uint32_t number) override {
     return segments_[number >> shape_.segments_shift][number & ((1U << shape_.segments_shift) - 1)];
   }
-  /// Kept for good: readers may come to it at any time.
-  void retire_segment(std::uint32_t /*number*/) override {}
+  void retire_segment(std::uint32_t number) override { retired_segments_.push_back(number); }
   absl::StatusOr<std::span<std::uint64_t>> add_directory(std::size_t entries) override;
   void publish_directory() override;
 
@@ -97,15 +136,25 @@ class SparsePart final : private SparseIndex::Memory {
   };
   void order(Spare& spare, protocol::RegionKind kind, std::uint32_t number);
   absl::StatusOr<RegionDesk::Order*> take(Spare& spare, protocol::RegionKind kind, std::uint32_t number);
+  /// A row that no key has, and no worker reads, unless it scans all of them.
+  absl::StatusOr<protocol::Row> take_row();
+  [[nodiscard]] std::uint64_t* key_word(protocol::Row row) const;
+  void clear_books(protocol::Row row) const;
 
   const Shape shape_;
   RegionDesk& desk_;
   StoredRows rows_;
   protocol::Admission admission_;
+  const std::uint64_t most_keys_;
+  std::uint64_t refused_ = 0;  ///< pushes to keys that got no row, since there was no room
   std::uint64_t next_row_ = 0;
+  std::vector<protocol::Row> free_rows_;
+  absl::flat_hash_map<std::uint64_t, Key> gone_rows_;  ///< those that are not free yet
   std::uint32_t row_regions_ = 0;
   std::vector<protocol::IndexSegment*> segments_;  ///< by region
   std::uint32_t next_segment_ = 0;
+  std::vector<std::uint32_t> free_segments_;
+  std::vector<std::uint32_t> retired_segments_;
   std::uint64_t* root_ = nullptr;
   std::uint32_t depth_ = 0;  ///< of the newest directory
   bool is_starting_ = true;  ///< in the transport's thread

@@ -23,9 +23,21 @@ constexpr std::size_t kMostRegionBytes = std::size_t{256} << 20;
 /// How many keys a segment has, on average.
 constexpr std::uint64_t kKeysOfSegment = 4096;
 
+/// What the index takes for a key, roughly.
+constexpr std::size_t kIndexBytesAKey = 24;
+constexpr std::uint64_t kLeastRowsOfLane = 64;
+
+/// How many rows a lane may have, since the table may take no more memory.
+std::uint64_t most_rows_of(std::uint64_t most_bytes, const ServerPlace& place, std::size_t row_bytes) {
+  if (most_bytes == 0) return UINT64_MAX;
+  return std::max<std::uint64_t>(most_bytes / place.placement.servers() / place.lanes / row_bytes,
+                                 kLeastRowsOfLane);
+}
+
 /// Rows of a region, as a power of two.
-std::uint32_t rows_shift_for(std::uint64_t expected_rows, const ServerPlace& place, std::size_t row_bytes) {
-  const std::uint64_t of_lane = expected_rows / place.placement.servers() / place.lanes;
+std::uint32_t rows_shift_for(std::uint64_t expected_rows, std::uint64_t most_rows, const ServerPlace& place,
+                             std::size_t row_bytes) {
+  const std::uint64_t of_lane = std::min(expected_rows / place.placement.servers() / place.lanes, most_rows);
   const std::uint64_t least = std::max<std::uint64_t>(kLeastRegionBytes / row_bytes, 1);
   const std::uint64_t most = std::max<std::uint64_t>(kMostRegionBytes / row_bytes, 1);
   return static_cast<std::uint32_t>(std::bit_width(std::clamp(of_lane / kRegionsExpected, least, most)) - 1);
@@ -35,20 +47,23 @@ std::uint32_t rows_shift_for(std::uint64_t expected_rows, const ServerPlace& pla
 
 SparseShard::SparseShard(transport::Transport& transport, const protocol::OpenTable& open,
                          const consistency::Rules& of_model, const protocol::UpdateRule& of_updates,
-                         const ServerPlace& place)
+                         const protocol::EvictionRule& eviction, const ServerPlace& place)
     : FixedShard(open, of_model, of_updates),
       transport_(transport),
       needs_(*this, place.workers, place.has_push_budget),
-      rows_shift_(rows_shift_for(open.rows, place, protocol::sparse_row_bytes(stride_bytes))),
+      most_rows_(
+          server::most_rows_of(eviction.most_bytes(), place,
+                               protocol::sparse_row_bytes(stride_bytes) + needs_.bytes() + kIndexBytesAKey)),
+      rows_shift_(rows_shift_for(open.rows, most_rows_, place, protocol::sparse_row_bytes(stride_bytes))),
       segments_shift_(static_cast<std::uint32_t>(
           std::bit_width(std::max<std::uint64_t>((std::uint64_t{1} << rows_shift_) / kKeysOfSegment, 8)) -
           1)) {}
 
 absl::StatusOr<std::unique_ptr<SparseShard>> SparseShard::create(
     transport::Transport& transport, RegionDesk& desk, const protocol::OpenTable& open,
-    const consistency::Rules& rules, const protocol::UpdateRule& rule, const protocol::InitialValues& initial,
-    const protocol::AdmissionRule& admission, const ServerPlace& place) {
-  std::unique_ptr<SparseShard> shard(new SparseShard(transport, open, rules, rule, place));
+    const consistency::Rules& rules, const protocol::UpdateRule& rule, const LifeOfRows& life,
+    const ServerPlace& place) {
+  std::unique_ptr<SparseShard> shard(new SparseShard(transport, open, rules, rule, life.eviction, place));
   for (std::uint32_t lane = 0; lane < place.lanes; ++lane) {
     shard->parts_.push_back(std::make_unique<SparsePart>(
         SparsePart::Shape{.shard = shard.get(),
@@ -56,9 +71,9 @@ absl::StatusOr<std::unique_ptr<SparseShard>> SparseShard::create(
                           .keys = place.placement.sparse().keys(place.server, lane, place.lanes),
                           .type = open.value_type,
                           .width = open.width,
-                          .initial = initial,
-                          .admission = admission,
+                          .life = life,
                           .expected_rows = open.rows,
+                          .most_rows = shard->most_rows_,
                           .strides = {.row_bytes = protocol::sparse_row_bytes(shard->stride_bytes),
                                       .state_bytes = rule.state_bytes(),
                                       .words = shard->needs_.words},

@@ -10,7 +10,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "protocol/initial_values.hpp"
 #include "protocol/messages.hpp"
 #include "server/fixed_shard.hpp"
 #include "server/region_desk.hpp"
@@ -26,8 +25,7 @@ class SparseShard final : public FixedShard {
   /// `desk`: carries out orders by allocate(); outlives the shard. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<SparseShard>> create(
       transport::Transport& transport, RegionDesk& desk, const protocol::OpenTable& open,
-      const consistency::Rules& rules, const protocol::UpdateRule& rule,
-      const protocol::InitialValues& initial, const protocol::AdmissionRule& admission,
+      const consistency::Rules& rules, const protocol::UpdateRule& rule, const LifeOfRows& life,
       const ServerPlace& place);
 
   /// Nothing: its regions are granted one by one.
@@ -55,7 +53,8 @@ class SparseShard final : public FixedShard {
   };
 
   SparseShard(transport::Transport& transport, const protocol::OpenTable& open,
-              const consistency::Rules& rules, const protocol::UpdateRule& rule, const ServerPlace& place);
+              const consistency::Rules& rules, const protocol::UpdateRule& rule,
+              const protocol::EvictionRule& eviction, const ServerPlace& place);
   [[nodiscard]] std::uint64_t items_of(protocol::RegionKind kind, std::uint32_t number) const;
   absl::Status announce(const Region& region, transport::Connection& connection, const Announce& send) const;
 
@@ -77,6 +76,7 @@ class SparseShard final : public FixedShard {
 
   transport::Transport& transport_;
   const RowBooks::Needs needs_;
+  const std::uint64_t most_rows_;  ///< of a lane
   const std::uint32_t rows_shift_;
   const std::uint32_t segments_shift_;
   std::vector<Region> regions_;                     ///< the newest last

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "base/prefetch.hpp"
+#include "protocol/eviction.hpp"
 #include "protocol/row.hpp"
 #include <verbena/keys.hpp>
+#include <verbena/server_function.hpp>
 
 namespace verbena::server {
 
@@ -28,6 +30,7 @@ class StoredRows {
     /// The step that the lane is about to take; see lane.hpp. nullptr: it takes each worker's steps by
     /// themselves.
     std::uint32_t* step_of = nullptr;
+    protocol::RowUse* uses = nullptr;  ///< nullptr: the table's rows stay for good
   };
   /// Distances between the entries of two rows.
   struct Strides {
@@ -61,6 +64,19 @@ class StoredRows {
   }
   [[nodiscard]] double& changes(protocol::Row row) const { return chunk(row).changes[place(row)]; }
   [[nodiscard]] std::uint32_t& step_of(protocol::Row row) const { return chunk(row).step_of[place(row)]; }
+  [[nodiscard]] protocol::RowUse& use(protocol::Row row) const { return chunk(row).uses[place(row)]; }
+  [[nodiscard]] const Strides& strides() const { return strides_; }
+  /// What so many rows take.
+  void count_bytes(TableMemory& memory, std::uint64_t rows) const {
+    memory.value_bytes = rows * strides_.row_bytes;
+    memory.state_bytes = rows * strides_.state_bytes;
+    if (chunks_.empty()) return;
+    const Chunk& any = chunks_.front();
+    memory.book_bytes =
+        rows * (2 * strides_.words * sizeof(std::uint64_t) + (any.changes == nullptr ? 0 : sizeof(double)) +
+                (any.step_of == nullptr ? 0 : sizeof(std::uint32_t)) +
+                (any.uses == nullptr ? 0 : sizeof(protocol::RowUse)));
+  }
   /// The row, and what the rule keeps of it, will be written soon.
   void prefetch(protocol::Row row) const {
     prefetch(values(row), strides_.row_bytes);

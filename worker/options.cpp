@@ -37,7 +37,8 @@ protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, V
           .rule = options.rule,
           .initial = options.initial,
           .seed = options.seed,
-          .admission = options.admission};
+          .admission = options.admission,
+          .eviction = options.eviction};
 }
 
 absl::Status check_same(const TableCore& table, const TableOptions& options, ValueType type) {

@@ -18,6 +18,7 @@
 #include "transport/token_bucket.hpp"
 #include "transport/transport.hpp"
 #include "worker/local_memory.hpp"
+#include "worker/lookups.hpp"
 
 namespace verbena::worker {
 
@@ -34,6 +35,7 @@ struct LaneView {
   Updates held;                     ///< of tables whose updates wait for the ends of clocks
   std::uint64_t subscriptions = 0;  ///< how many messages about subscriptions it has sent
   std::uint32_t open_calls = 0;     ///< of server functions: sent and not answered
+  Lookups lookups;                  ///< of rows of sparse tables
 };
 
 /// Registered scratch for small messages to one server, reused when the transport has read it.
@@ -106,6 +108,7 @@ struct ServerLink {
   bool is_dead = false;           ///< it is gone, and the session goes on without it
   /// It broke the rules, or was not sent a hello: its messages and writes are ignored.
   bool is_refused = false;
+  bool owes_word = false;  ///< lanes are to be told how much this worker has heard of what is gone
   /// It has rows whose readers wait for clocks, or there is no table yet.
   bool counts_clocks = true;
   consistency::Clock told_clock = 0;  ///< this worker's clock, as far as the server was told

@@ -181,6 +181,7 @@ bool SessionCore::poll() {
     if (link->is_dead) continue;
     link->control.flush(*link->connection);
     if (link->push_ring) link->push_ring->return_credit();  // none if the hello has failed
+    if (link->owes_word && sending_ == 0 && !left_) say_what_is_known(*link);
   }
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (!left_) table->send_put_off();
@@ -302,7 +303,9 @@ absl::Status SessionCore::on_answer(ServerLink& link, const Answer& answer,
 absl::Status SessionCore::on_bulk(ServerLink& link, const protocol::BulkMessage& message) {
   const protocol::BulkHeader& header = message.header;
   const bool has_result = header.kind == protocol::BulkKind::kResult;
-  if ((header.kind != protocol::BulkKind::kRows && !has_result) || header.lane >= link.lanes.size()) {
+  const bool has_gone = header.kind == protocol::BulkKind::kGone;
+  const bool is_ours = header.kind == protocol::BulkKind::kRows || has_result || has_gone;
+  if (!is_ours || header.lane >= link.lanes.size()) {
     return absl::InvalidArgumentError(fmt::format("sent a message of kind {} for lane {}",
                                                   static_cast<std::uint32_t>(header.kind), header.lane));
   }
@@ -319,7 +322,9 @@ absl::Status SessionCore::on_bulk(ServerLink& link, const protocol::BulkMessage&
                       view.min_clock, applied, updates.applied, updates.shipped));
     }
   }
-  if (has_result || header.count > 0) {
+  if (has_gone) {
+    RETURN_IF_ERROR(on_gone(link, message));
+  } else if (has_result || header.count > 0) {
     if (header.table >= tables_.size())
       return absl::InvalidArgumentError(fmt::format("sent rows of table {}", header.table));
     TableCore& table = *tables_[header.table];
@@ -331,6 +336,42 @@ absl::Status SessionCore::on_bulk(ServerLink& link, const protocol::BulkMessage&
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_applied(link, header.lane);
   start_epoch();
   return absl::OkStatus();
+}
+
+/// Of a table that is not open yet, nothing is known here that could be forgotten.
+absl::Status SessionCore::on_gone(ServerLink& link, const protocol::BulkMessage& message) {
+  const protocol::BulkHeader& header = message.header;
+  if (message.payload.size() != header.count * sizeof(Key)) {
+    return absl::InvalidArgumentError(
+        fmt::format("says that {} rows are gone in {} bytes", header.count, message.payload.size()));
+  }
+  if (header.table < tables_.size()) RETURN_IF_ERROR(tables_[header.table]->on_gone(link, message));
+  link.lanes[header.lane].lookups.hear(header.count);
+  link.owes_word = true;
+  return absl::OkStatus();
+}
+
+/// Tells lanes what this worker has heard of what is gone there. Not in the middle of sending: a message that
+/// is about to go may name a row by its number, and must come before.
+void SessionCore::say_what_is_known(ServerLink& link) {
+  bool has_said_all = true;
+  for (std::uint32_t lane = 0; lane < link.lanes.size(); ++lane) {
+    Lookups& lookups = link.lanes[lane].lookups;
+    const std::uint64_t known = lookups.known_to_all();
+    const std::span<std::byte> slot =
+        lookups.has_to_say() ? link.small.slot(*link.inbox) : std::span<std::byte>();
+    if (!slot.empty()) {
+      const protocol::BulkHeader header{
+          .kind = protocol::BulkKind::kHeard, .lane = lane, .clock = clock_, .applied = known};
+      std::memcpy(slot.data(), &header, sizeof header);
+      if (try_send(link, slot.first(sizeof header), link.small.region())) {
+        link.small.sent(link.inbox->sent_position());
+        lookups.said(known);
+      }
+    }
+    has_said_all &= lookups.has_said_all();
+  }
+  link.owes_word = !has_said_all;
 }
 
 bool SessionCore::can_do_without(const ServerLink& link) const {
@@ -444,6 +485,7 @@ bool SessionCore::may_ship_ahead(std::uint64_t rows) {
 
 absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> message,
                                const transport::MemoryRegion& region) {
+  const Sending sending(*this);
   const auto try_send = [&] { return link.inbox->try_send(message, region); };
   transport::SendResult result = try_send();
   if (result == transport::SendResult::kNoCredit) {
@@ -490,6 +532,7 @@ bool SessionCore::try_send(ServerLink& link, std::span<const std::byte> message,
 
 absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeader& header,
                                      std::span<const std::uint64_t> words) {
+  const Sending sending(*this);
   std::span<std::byte> slot;
   absl::Status status = wait_until(
       [&] { return link.is_dead || !(slot = link.small.slot(*link.inbox)).empty(); }, options_.timeout_ms,
@@ -504,6 +547,7 @@ absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeade
 
 absl::Status SessionCore::send_place(ServerLink& link, std::span<const std::byte> message,
                                      const transport::MemoryRegion& region) {
+  const Sending sending(*this);
   const absl::StatusOr<transport::RemoteDescriptor> granted = link.connection->grant(region);
   if (!granted.ok()) {
     if (link.connection->status().ok()) fail(granted.status());

@@ -149,6 +149,8 @@ class SessionCore {
                          absl::Status (TableCore::*heed)(ServerLink&, const Answer&));
   absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added);
   absl::Status on_bulk(ServerLink& link, const protocol::BulkMessage& message);
+  absl::Status on_gone(ServerLink& link, const protocol::BulkMessage& message);
+  void say_what_is_known(ServerLink& link);
   void on_completion(const transport::Event& event);
   /// Waits until all operations under way for which `concerned` returns true have ended.
   template <class Concerned>
@@ -167,6 +169,18 @@ class SessionCore {
   /// made of.
   absl::Status tell_clock(consistency::Clock clock, Servers which);
   [[nodiscard]] bool any_table(bool consistency::Rules::*rule) const;
+
+  /// A message is ready and not sent, as long as one of these lives.
+  class Sending {
+   public:
+    explicit Sending(SessionCore& session) : session_(session) { ++session_.sending_; }
+    ~Sending() { --session_.sending_; }
+    Sending(const Sending&) = delete;
+    Sending& operator=(const Sending&) = delete;
+
+   private:
+    SessionCore& session_;
+  };
 
   const SessionOptions options_;
   const protocol::Placement placement_;
@@ -190,6 +204,7 @@ class SessionCore {
   /// The events of one poll(). A member, since constructing them takes longer than most polls. The handling
   /// of an event never calls poll().
   std::array<transport::Event, 64> events_;
+  std::uint32_t sending_ = 0;  ///< how many Sending there are
   bool left_ = false;
   bool is_opening_ = false;   ///< a table is being opened
   bool has_no_node_ = false;  ///< this worker's own server is gone

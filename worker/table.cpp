@@ -145,6 +145,16 @@ absl::StatusOr<FunctionResult> UntypedTable::call(std::string_view function, Key
   return PendingResult(pending(core_->start_call(function, keys, numbers, /*wait=*/true))).result();
 }
 
+absl::StatusOr<TableMemory> UntypedTable::memory() const {
+  const absl::StatusOr<FunctionResult> result = call("memory", kAllKeys);
+  if (!result.ok()) return result.status();
+  TableMemory memory;
+  const auto numbers = memory.numbers();
+  for (std::size_t i = 0; i < std::min(numbers.size(), result->numbers.size()); ++i)
+    *numbers[i] = static_cast<std::uint64_t>(result->numbers[i]);
+  return memory;
+}
+
 PendingResult UntypedTable::call_async(std::string_view function, Keys keys, std::span<const double> numbers,
                                        const OperationOptions& options) const {
   if (!session_->is_here()) return PendingResult(Pending(session_->elsewhere()));

@@ -141,6 +141,11 @@ absl::Status TableCore::on_result(ServerLink& /*link*/, const protocol::BulkMess
   return absl::InvalidArgumentError(fmt::format("answered a call for table {}", message.header.table));
 }
 
+absl::Status TableCore::on_gone(ServerLink& /*link*/, const protocol::BulkMessage& message) {
+  return absl::InvalidArgumentError(
+      fmt::format("says that rows of table {} are gone, which is not sparse", message.header.table));
+}
+
 absl::Status TableCore::on_region(ServerLink& /*link*/, const protocol::RegionAdded& added) {
   return absl::InvalidArgumentError(fmt::format("added a region to table {}", added.table));
 }

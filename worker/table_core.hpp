@@ -137,6 +137,8 @@ class TableCore {
   virtual absl::Status on_push_answer(ServerLink& link, const protocol::PushAnswer& answer);
   virtual absl::Status on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer);
   /// A server has another region of a sparse table.
+  /// A kGone for this table: its payload has as many words as its header says.
+  virtual absl::Status on_gone(ServerLink& link, const protocol::BulkMessage& message);
   virtual absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added);
   /// The session goes on without that server. REQUIRES: not follows_clocks().
   virtual void on_dead_server(std::uint32_t /*server*/) {}

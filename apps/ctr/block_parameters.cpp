@@ -78,6 +78,12 @@ absl::Status BlockTableParameters::start_from(std::span<const Key> keys, const N
   return call.wait();
 }
 
+absl::StatusOr<Parameters::MemoryOfTables> BlockTableParameters::memory() {
+  const absl::StatusOr<TableMemory> memory = weights_.memory();
+  if (!memory.ok()) return memory.status();
+  return MemoryOfTables{{std::string(kBlockWeights), *memory}};
+}
+
 absl::Status BlockTableParameters::for_each(
     absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) {
   return weights_.scan([&](Key key, std::span<const float> pair) { return use(key, pair[0], {}); });

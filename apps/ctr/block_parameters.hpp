@@ -53,6 +53,7 @@ class BlockTableParameters final : public InTables<BlockParameters> {
   absl::Status read(std::span<const Key> keys, Numbers& parameters) override;
   absl::Status start_from(std::span<const Key> keys, const Numbers& parameters) override;
   absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) override;
+  absl::StatusOr<MemoryOfTables> memory() override;
 
  private:
   using InTables::InTables;

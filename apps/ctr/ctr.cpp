@@ -32,6 +32,7 @@
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
+#include "protocol/eviction.hpp"
 #include "protocol/filter_rule.hpp"
 #include "protocol/push_encoding.hpp"
 
@@ -174,6 +175,7 @@ class ClickThrough final : public Application {
   absl::Status predict(TrainedModel& model, const std::vector<std::string>& paths, ScoreHistogram& scores,
                        Reporter& reporter, const std::atomic<bool>& stop) const;
   absl::Status use_loaded(const Member& member, Reporter& reporter, const std::atomic<bool>& stop) const;
+  static absl::Status report_memory(Parameters& parameters, Reporter& reporter);
   static void report_calibration(const ScoreHistogram& scores, Reporter& reporter);
 
   std::vector<std::string> data_;
@@ -203,6 +205,7 @@ class ClickThrough final : public Application {
   std::int64_t min_count_ = 1;
   std::int64_t factor_min_count_ = 10;
   std::string start_;
+  std::string eviction_{protocol::kEvictNever};
   std::string filter_{protocol::kNoFilter};
   std::string encoding_{protocol::kUsualEncoding};
 };
@@ -291,6 +294,14 @@ void ClickThrough::add_options(CLI::App& command) {
              "the same for its factors, which it gets no sooner than its weight")
       ->capture_default_str();
   command
+      .add_option(
+          "--eviction", eviction_,
+          "when a feature loses its weight and factors again: never, age(clocks=1000) (mini-batches "
+          "without it), count(least=1,half_life=1000), norm(least=0.001,clocks=100), lru(most_mb=1000); "
+          "each with most_mb, for each of the two tables; --baseline has none (docs/sparse.md)")
+      ->capture_default_str()
+      ->type_name("EVICTION");
+  command
       .add_option("--filter", filter_,
                   "which gradients of a mini-batch wait for those of later ones: none, significant(least=1), "
                   "top(share=0.1), random(share=0.5), bf16, int8, significant+int8; --baseline has none "
@@ -348,6 +359,7 @@ absl::Status ClickThrough::check_options() const {
       return invalid(fmt::format("{}: expected 0 to {}", name, kMostNumber), value);
   }
   RETURN_IF_ERROR(protocol::FilterRule::find(filter_).status());
+  RETURN_IF_ERROR(protocol::EvictionRule::find(eviction_).status());
   RETURN_IF_ERROR(protocol::PushEncoding::find(encoding_).status());
   for (const std::string& rule : {rules().weights, rules().factors}) {
     const auto found = protocol::UpdateRule::find(
@@ -392,6 +404,7 @@ absl::Status ClickThrough::check_block_options() const {
   }
   for (const auto& [name, is_usual] :
        {std::pair("--rank", rank_ == 0), std::pair("--min-count", min_count_ == 1),
+        std::pair("--eviction", eviction_ == protocol::kEvictNever),
         std::pair("--filter", filter_ == protocol::kNoFilter), std::pair("--l2", l2_ == 0)}) {
     if (!is_usual) {
       return absl::InvalidArgumentError(fmt::format(
@@ -411,6 +424,7 @@ Rules ClickThrough::rules() const {
           .seed = seed_,
           .weight_admission = fmt::format("count(least={})", min_count_),
           .factor_admission = fmt::format("count(least={})", std::max(min_count_, factor_min_count_)),
+          .eviction = eviction_,
           .filter = filter_,
           .encoding = encoding_};
 }
@@ -659,6 +673,37 @@ absl::Status ClickThrough::present(const Job& job, Parameters& parameters, const
   reporter.summary("keys", size.keys);
   reporter.summary("nonzero_weights", size.nonzero_weights);
   report_calibration(scores, reporter);
+  return report_memory(parameters, reporter);
+}
+
+absl::Status ClickThrough::report_memory(Parameters& parameters, Reporter& reporter) {
+  const absl::StatusOr<Parameters::MemoryOfTables> tables = parameters.memory();
+  if (!tables.ok()) return tables.status();
+  nlohmann::json all = nlohmann::json::object();
+  for (const auto& [name, memory] : *tables) {
+    const auto mb = [](std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+    reporter.print(fmt::format(
+        "{}: {:.1f} MB on the servers, {:.0f} bytes a row: values {:.1f}, state {:.1f}, index {:.1f}, counts "
+        "of "
+        "keys {:.1f}, books {:.1f} MB",
+        name, mb(memory.bytes()),
+        static_cast<double>(memory.bytes()) / static_cast<double>(std::max<std::uint64_t>(memory.rows, 1)),
+        mb(memory.value_bytes), mb(memory.state_bytes), mb(memory.index_bytes), mb(memory.count_bytes),
+        mb(memory.book_bytes)));
+    if (memory.refused > 0)
+      reporter.print(
+          fmt::format("{}: {} times a key got no row, since the memory was used up", name, memory.refused));
+    all[name] = {{"rows", memory.rows},
+                 {"rows_waiting", memory.rows_waiting},
+                 {"rows_free", memory.rows_free},
+                 {"value_bytes", memory.value_bytes},
+                 {"state_bytes", memory.state_bytes},
+                 {"index_bytes", memory.index_bytes},
+                 {"count_bytes", memory.count_bytes},
+                 {"book_bytes", memory.book_bytes},
+                 {"refused", memory.refused}};
+  }
+  if (!all.empty()) reporter.summary("server_memory", std::move(all));
   return absl::OkStatus();
 }
 

@@ -58,6 +58,7 @@ absl::StatusOr<TableParameters> TableParameters::open(Session& session, const Co
                                        .rule = rules.weights,
                                        .seed = rules.seed,
                                        .admission = rules.weight_admission,
+                                       .eviction = rules.eviction,
                                        .filter = rules.filter,
                                        .encoding = rules.encoding});
   if (!weights.ok()) return weights.status();
@@ -71,6 +72,7 @@ absl::StatusOr<TableParameters> TableParameters::open(Session& session, const Co
                                          .initial = rules.initial_factors,
                                          .seed = rules.seed,
                                          .admission = rules.factor_admission,
+                                         .eviction = rules.eviction,
                                          .filter = rules.filter,
                                          .encoding = rules.encoding});
     if (!factors.ok()) return factors.status();
@@ -132,6 +134,17 @@ absl::Status ScoreTable::merge(Session& session, ScoreHistogram& scores) {
   }
   // Nobody adds to the next counts before these are read.
   return session.barrier();
+}
+
+absl::StatusOr<Parameters::MemoryOfTables> TableParameters::memory() {
+  MemoryOfTables all;
+  for (const Table<float>* const table : {&weights_, factors_ ? &*factors_ : nullptr}) {
+    if (table == nullptr) continue;
+    const absl::StatusOr<TableMemory> memory = table->memory();
+    if (!memory.ok()) return memory.status();
+    all.emplace_back(table == &weights_ ? kWeights : kFactors, *memory);
+  }
+  return all;
 }
 
 absl::Status TableParameters::for_each(

@@ -18,6 +18,7 @@
 #include "apps/data/score_histogram.hpp"
 #include "apps/training_watch.hpp"
 #include "protocol/admission.hpp"
+#include "protocol/eviction.hpp"
 #include "protocol/filter_rule.hpp"
 #include "protocol/initial_values.hpp"
 #include "protocol/push_encoding.hpp"
@@ -36,6 +37,7 @@ struct Rules {
   std::uint64_t seed = 1;                                ///< of the factors
   std::string weight_admission{protocol::kAdmitAlways};  ///< when a feature gets a weight
   std::string factor_admission{protocol::kAdmitAlways};  ///< when it gets factors
+  std::string eviction{protocol::kEvictNever};           ///< when a feature loses both again
   std::string filter{protocol::kNoFilter};               ///< which gradients are kept back
   std::string encoding{protocol::kUsualEncoding};        ///< of gradients
 };
@@ -66,6 +68,9 @@ class Parameters {
   /// Calls use(key, weight, factors) for each key that has parameters. The bias has no factors that mean
   /// anything.
   virtual absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) = 0;
+  /// What the servers' tables take, by name; none without servers.
+  using MemoryOfTables = std::vector<std::pair<std::string, TableMemory>>;
+  virtual absl::StatusOr<MemoryOfTables> memory() { return MemoryOfTables{}; }
 };
 
 /// Those that are trained by mini-batches.
@@ -126,6 +131,7 @@ class TableParameters final : public InTables<StreamedParameters> {
   absl::Status step(std::span<const Key> keys, const Numbers& gradients) override;
   absl::Status start_from(std::span<const Key> keys, const Numbers& parameters) override;
   absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) override;
+  absl::StatusOr<MemoryOfTables> memory() override;
 
  private:
   using InTables::InTables;

@@ -17,7 +17,6 @@ using transport::WorkRequest;
 
 namespace {
 
-constexpr std::size_t kLineBytes = 64;
 constexpr std::uint32_t kMaxLots = 4;
 /// How long a peer's death stays unnoticed, at most.
 constexpr Duration kMaxDetection = std::chrono::milliseconds(5);
@@ -212,7 +211,8 @@ void Network::draw_times(const std::shared_ptr<Link>& link, std::uint8_t side, R
   end.last_completion = completes;
 
   if (work.opcode != Opcode::kSend && size > 0) {
-    const std::size_t lines = (work.remote.address % kLineBytes + size + kLineBytes - 1) / kLineBytes;
+    const std::size_t lines =
+        (work.remote.address % options_.line_bytes + size + options_.line_bytes - 1) / options_.line_bytes;
     request.lots = lines > 1 && chance(options_.split_probability)
                        ? static_cast<std::uint32_t>(std::min<std::size_t>(kMaxLots, lines))
                        : 1;
@@ -280,7 +280,8 @@ void Network::move_lot(const std::shared_ptr<Link>& link, std::uint8_t side, std
   if (request->lots == 1) return move(0, work.local.size());
   std::size_t offset = 0;
   for (const std::uint8_t each : request->lot_of_line) {
-    const std::size_t to_boundary = kLineBytes - (work.remote.address + offset) % kLineBytes;
+    const std::size_t to_boundary =
+        options_.line_bytes - (work.remote.address + offset) % options_.line_bytes;
     const std::size_t bytes = std::min(to_boundary, work.local.size() - offset);
     if (each == lot) move(offset, bytes);
     offset += bytes;

@@ -55,6 +55,7 @@ struct NetworkOptions {
   Duration max_latency = std::chrono::microseconds(30);
   double bytes_per_ns = 4;
   double split_probability = 0.5;  ///< for each transfer: its lines move in several lots
+  std::size_t line_bytes = 64;     ///< that move at once, a power of two from 8 to 64
   double partial_post_probability = 0;
   std::size_t queue_depth = 64;  ///< requests that a connection takes; messages find room beyond
   bool mapped = true;            ///< false: no peer's memory can be addressed

@@ -50,6 +50,7 @@
 // own.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -73,6 +74,30 @@ struct FunctionResult {
   std::vector<Key> keys;
   std::vector<double> numbers;
   friend bool operator==(const FunctionResult&, const FunctionResult&) = default;
+};
+
+/// What a table takes on its servers: Table::memory(), and what the function "memory" says. Bytes are those
+/// that are in use, of memory that is taken in larger pieces.
+struct TableMemory {
+  std::uint64_t rows = 0;          ///< that keys have
+  std::uint64_t rows_waiting = 0;  ///< that were taken away, until no worker reads them any more
+  std::uint64_t rows_free = 0;     ///< that were, and wait for other keys
+  std::uint64_t value_bytes = 0;   ///< of all these rows, with their keys
+  std::uint64_t state_bytes = 0;   ///< what the update rule keeps
+  std::uint64_t book_bytes = 0;    ///< who is to be told of which rows, and when they were used
+  std::uint64_t index_bytes = 0;   ///< where a key's row is
+  std::uint64_t count_bytes = 0;   ///< how often keys without rows have come
+  std::uint64_t refused = 0;       ///< pushes to keys that got no row, since the memory was used up
+
+  /// In the order in which "memory" says them.
+  static constexpr std::size_t kNumbers = 9;
+  [[nodiscard]] std::array<std::uint64_t*, kNumbers> numbers() {
+    return {&rows,       &rows_waiting, &rows_free,   &value_bytes, &state_bytes,
+            &book_bytes, &index_bytes,  &count_bytes, &refused};
+  }
+  [[nodiscard]] std::uint64_t bytes() const {
+    return value_bytes + state_bytes + book_bytes + index_bytes + count_bytes;
+  }
 };
 
 /// The most keys, and the most numbers, of a result.
@@ -128,6 +153,8 @@ class FunctionRow {
 class ServerFunction {
  public:
   virtual ~ServerFunction() = default;
+  /// Called once, before the first row: what the lane has of the table.
+  virtual void on_part(const TableMemory& /*memory*/) {}
   /// Called for each row. `values`: those of the row.
   virtual void on_row(const FunctionRow& row, const std::byte* values) = 0;
   /// Called once, after the last row.
@@ -138,6 +165,8 @@ struct ServerFunctionKind {
   std::string_view name;  ///< 1 to kMaxKindNameBytes bytes without "(" and blanks; must live forever
   /// It may call FunctionRow::set() and push(). Otherwise it only looks.
   bool changes_rows = false;
+  /// on_row() is never called.
+  bool looks_at_no_rows = false;
   /// Rows that a sparse table does not have are made, with their initial values. Only with changes_rows.
   bool makes_rows = false;
   std::span<const NamedParameter> parameters = {};  ///< at most kMaxNamedParameters; must live forever
@@ -155,7 +184,8 @@ absl::Status register_server_function(const ServerFunctionKind& kind);
 
 /// `Function` has kName, a constructor that takes a FunctionCall, and on_row() and result() as above,
 /// on_row() as a template over the type of the values. It may have other members of ServerFunctionKind:
-/// kChangesRows, kMakesRows, kParameters, check(call), merge(result, part, call).
+/// kChangesRows, kMakesRows, kLooksAtNoRows, kParameters, on_part(memory), check(call), merge(result, part,
+/// call).
 template <class Function>
 absl::Status register_server_function();
 
@@ -168,6 +198,10 @@ ServerFunctionKind server_function_kind() {
                                   class OfType final : public ServerFunction {
                                    public:
                                     explicit OfType(const FunctionCall& of) : function_(of) {}
+                                    void on_part(const TableMemory& memory) override {
+                                      if constexpr (requires { function_.on_part(memory); })
+                                        function_.on_part(memory);
+                                    }
                                     void on_row(const FunctionRow& row, const std::byte* values) override {
                                       function_.on_row(row, reinterpret_cast<const Value*>(values));
                                     }
@@ -180,6 +214,7 @@ ServerFunctionKind server_function_kind() {
                                 });
                           }};
   if constexpr (requires { Function::kChangesRows; }) kind.changes_rows = Function::kChangesRows;
+  if constexpr (requires { Function::kLooksAtNoRows; }) kind.looks_at_no_rows = Function::kLooksAtNoRows;
   if constexpr (requires { Function::kMakesRows; }) kind.makes_rows = Function::kMakesRows;
   if constexpr (requires { Function::kParameters; }) kind.parameters = Function::kParameters;
   if constexpr (requires { &Function::check; }) kind.check = &Function::check;

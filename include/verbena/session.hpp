@@ -114,6 +114,13 @@ struct TableOptions {
   /// tenth; what a worker pushes to a key in a clock is one), "probability(p=0.1)" (any, with that
   /// probability). Pushes before it are dropped. docs/sparse.md
   std::string admission = "always";
+  /// For sparse tables: when a row is taken away again, so that its key reads as its initial values: "never",
+  /// "age(clocks=1000)" (nobody has pushed to it for so many clocks), "count(least=1,half_life=1000)" (fewer
+  /// pushes, where one counts half after so many clocks), "norm(least=0.001,clocks=100)" (smaller values, and
+  /// nobody has pushed to it for so many clocks), "lru(most_mb=1000)" (the longest without a push, when
+  /// memory is short). "most_mb" goes with each of these: how much memory the table may take, in millions of
+  /// bytes. docs/sparse.md
+  std::string eviction = "never";
   /// For static tables under models whose updates travel at the end of a clock: which of a clock's updates
   /// are kept back, and are added to those of the next clock: "none", "significant(least=1)" (those smaller
   /// than 1), "top(share=0.1)" (all but the largest tenth), "random(share=0.5)"; or what their values lose

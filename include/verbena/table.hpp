@@ -135,6 +135,7 @@ class UntypedTable {
                                       std::span<const double> numbers = {}) const;
   PendingResult call_async(std::string_view function, Keys keys, std::span<const double> numbers = {},
                            const OperationOptions& options = {}) const;
+  absl::StatusOr<TableMemory> memory() const;
   Pending localize(Keys keys, const OperationOptions& options = {}) const;
   absl::Status intent(Keys keys, std::int64_t from, std::int64_t to) const;
   [[nodiscard]] bool is_here(Key key) const;
@@ -214,9 +215,10 @@ class Table {
   /// `values` are as a pull would find them, and are valid until `use` returns. Rows are read where they lie,
   /// many at a time, in place or by one-sided reads, so that this costs little more than copying the table,
   /// and the servers' processors nothing. Rows of keys that are pushed to for the first time meanwhile may or
-  /// may not be among them; keys for which this worker's push has not been sent are not. If `use` returns an
-  /// error, that is the end, and it is returned. `use` may pull, but must not push or advance the clock.
-  /// FAILED_PRECONDITION for a dense table.
+  /// may not be among them; a row that goes meanwhile may, and one that comes back may be there twice; keys
+  /// for which this worker's push has not been sent are not. If `use` returns an error, that is the end, and
+  /// it is returned. `use` may pull, but must not push or advance the clock. FAILED_PRECONDITION for a dense
+  /// table.
   absl::Status scan(absl::FunctionRef<absl::Status(Key, std::span<const Value>)> use) const {
     return untyped_.scan([&](Key key, const std::byte* values) {
       return use(key, std::span(reinterpret_cast<const Value*>(values), width()));
@@ -236,6 +238,8 @@ class Table {
                                       std::span<const double> numbers = {}) const {
     return untyped_.call(function, keys, numbers);
   }
+  /// What the table takes on all servers, by part. A call() of "memory", with its errors.
+  absl::StatusOr<TableMemory> memory() const { return untyped_.memory(); }
   /// As call(). Keys and numbers are copied. Returns when the operations in `after` have ended and, if it
   /// changes rows, its messages are sent. Under BSP and A-BSP, one that changes rows ends some time after
   /// this clock has ended for all workers, so that no other operation may begin after it, and a clock takes

@@ -168,11 +168,12 @@ typedef struct verbena_table_options {
   const char* admission; /* with which push a key gets its row: "always", "count(least=10)" */
   const char* filter;    /* of any static table: what is kept back, "none", "significant(least=1)" */
   const char* encoding;  /* of any static table: in which bytes updates travel, "auto", "packed" */
+  const char* eviction;  /* of a sparse table: when a row is taken away again, "never", "age(clocks=1000)" */
 } verbena_table_options;
 #define VERBENA_TABLE_OPTIONS                                                                               \
   {                                                                                                         \
     sizeof(verbena_table_options), NULL, 0, 1, VERBENA_FLOAT, "ssp", 0, "add", UINT64_MAX, 0, 0, "zero", 0, \
-        "always", "none", "auto"                                                                            \
+        "always", "none", "auto", "never"                                                                   \
   }
 
 typedef struct verbena_table verbena_table;

@@ -412,6 +412,9 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       {"sent a message of kind 10 for table 1, which is dynamic",
        dynamic_bulk({.kind = BulkKind::kCall, .table = 1}, of_range)},
       {"only a server sends", bulk({.kind = BulkKind::kResult})},
+      {"only a server sends", bulk({.kind = BulkKind::kGone})},
+      {"says in 8 bytes what it has heard of lane 0", bulk({.kind = BulkKind::kHeard, .count = 1}, key_bytes(3))},
+      {"says in 0 bytes what it has heard of lane 9", bulk({.kind = BulkKind::kHeard, .lane = 9})},
       {"works with sequential and asp", control(with_clocks)},
       {"which is not dynamic", control(KeyRequests{.table = 0, .rows = {{3, 0}}})},
       {"which is not dynamic", control(KeyRequests{.table = 1, .rows = {{3, 0}}})},
@@ -577,6 +580,9 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       {"heeded 1 messages", welcome, bulk({.kind = BulkKind::kRows, .subscriptions = 1})},
       {"rows of table 0", welcome, bulk({.kind = BulkKind::kRows, .count = 1}, record(3))},
       {"rows of table 0", welcome, bulk({.kind = BulkKind::kResult}, key_bytes(0) + key_bytes(0))},
+      {"says that 2 rows are gone in 8 bytes", welcome,
+       bulk({.kind = BulkKind::kGone, .count = 2}, key_bytes(3))},
+      {"lane 9", welcome, bulk({.kind = BulkKind::kGone, .lane = 9})},
       {"answered about rows of table 7", welcome,
        [](Peer& peer) { peer.say(protocol::PushAnswer{.table = 7, .records = 1}); }},
       {"nobody asked for",
@@ -661,6 +667,19 @@ TEST(HostilityTest, WrongResultsOfCallsAreRefused) {
     EXPECT_THAT(message_of(status), HasSubstr("server 0")) << status;
     EXPECT_THAT(message_of(status), HasSubstr(one.error)) << status;
   }
+}
+
+TEST(HostilityTest, RowsOfDenseTablesDoNotGo) {
+  Impostor server;
+  auto worker =
+      work_for(server, [](Session& session, const Table<float>& /*table*/) { return session.barrier(); });
+  Peer& peer = open_for_worker(server);
+  // Of a table that is not open yet it would know nothing.
+  while (std::none_of(peer.bulk_headers().begin(), peer.bulk_headers().end(),
+                      [](const BulkHeader& header) { return header.kind == BulkKind::kClock; }))
+    peer.poll();
+  peer.send({.kind = BulkKind::kGone, .count = 1}, key_bytes(3));
+  EXPECT_THAT(message_of(worker.get()), HasSubstr("rows of table 0 are gone, which is not sparse"));
 }
 
 TEST(HostilityTest, AnswersThatNobodyAskedForAreRefused) {

@@ -241,8 +241,7 @@ TEST(ProtocolFuzz, BulkMessages) {
       ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
     }
-    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates &&
-                message->header.kind <= BulkKind::kPackedUpdates);
+    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kHeard);
     if (message->header.kind == BulkKind::kPackedUpdates) read_packed(*message, packed_seen);
     ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());
     const absl::StatusOr<Descriptor> place = decode_elsewhere(*message);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "consistency/model.hpp"
@@ -32,19 +33,21 @@ class SparsePartTest : public ::testing::Test {
     }
   }
 
-  absl::Status create(const char* rule = "add") {
+  absl::Status create(const char* rule = "add", const char* eviction = "never") {
     const protocol::OpenTable open{.value_type = ValueType::kFloat,
                                    .key_space = KeySpace::kSparse,
                                    .rows = 1,
                                    .width = 2048,
                                    .name = "rows",
                                    .consistency = "asp",
-                                   .rule = rule};
+                                   .rule = rule,
+                                   .eviction = eviction};
     auto shard =
         SparseShard::create(*transport_, desk_, open, consistency::rules_of(Asp{}),
                             protocol::UpdateRule::find(rule, ValueType::kFloat, 2048).value(),
-                            protocol::InitialValues::find("constant(value=3)", 0, ValueType::kFloat).value(),
-                            protocol::AdmissionRule(), {});
+                            {protocol::InitialValues::find("constant(value=3)", 0, ValueType::kFloat).value(),
+                             protocol::AdmissionRule(), protocol::EvictionRule::find(eviction).value()},
+                            {});
     if (!shard.ok()) return shard.status();
     shard_ = *std::move(shard);
     part_ = shard_->part(0).sparse;
@@ -53,7 +56,7 @@ class SparsePartTest : public ::testing::Test {
 
   absl::StatusOr<Row> find_or_add(const KeyHash& hash, Key key) {
     const std::optional<Row> row = part_->find(hash, key);
-    return row ? *row : part_->add(hash, key);
+    return row ? *row : part_->add(hash, key, /*now=*/0);
   }
 
   std::unique_ptr<transport::Transport> transport_ = transport::make_shm_transport().value();
@@ -108,6 +111,65 @@ TEST_F(SparsePartTest, WithoutMemoryTheTableIsRefusedOrSaysSo) {
   }
   EXPECT_GE(refused, 3) << "a root, segments, rows";
   EXPECT_LT(refused, 20);
+}
+
+/// What a row held stays until it is free, for workers may be reading it; then it is another's, with nothing
+/// of what it was.
+TEST_F(SparsePartTest, RowsThatAreGoneAreUsedAgainOnceTheyAreFree) {
+  ASSERT_TRUE(create("adagrad", "age").ok());
+  const Row row = find_or_add(KeyHash(1), 1).value();
+  auto* const values = reinterpret_cast<float*>(part_->rows().values(row));
+  values[0] = 5;
+  *part_->rows().state(row) = std::byte{1};
+  EXPECT_EQ(part_->evict(row), 1);
+  EXPECT_EQ(part_->key_of(row), kNoKey);
+  EXPECT_EQ(part_->former_key(row), 1);
+  EXPECT_FALSE(part_->find(KeyHash(1), 1).has_value());
+  EXPECT_EQ(part_->keys_in_use(), 0);
+  EXPECT_NE(find_or_add(KeyHash(2), 2).value(), row) << "it is not free";
+  EXPECT_EQ(values[0], 5);
+  part_->free_row(row);
+  EXPECT_EQ(part_->former_key(row), kNoKey);
+  EXPECT_EQ(find_or_add(KeyHash(1), 1).value(), row);
+  EXPECT_EQ(values[0], 3);
+  EXPECT_EQ(*part_->rows().state(row), std::byte{0});
+  EXPECT_EQ(part_->rows_made(), 2);
+}
+
+TEST_F(SparsePartTest, ALimitedTableHasNoMoreRowsThanItMay) {
+  ASSERT_TRUE(create("add", "lru(most_mb=1)").ok());  // of 8 KiB each
+  std::mt19937_64 random(1);
+  std::vector<Row> rows;
+  while (part_->has_room()) rows.push_back(find_or_add(KeyHash(rows.size()), rows.size()).value());
+  EXPECT_GT(rows.size(), 90);
+  EXPECT_LT(rows.size(), 122);
+  EXPECT_EQ(rows.size(), part_->most_keys());
+  while (!part_->has_too_many_gone()) {
+    part_->evict(rows.back());
+    rows.pop_back();
+  }
+  EXPECT_TRUE(part_->has_room()) << "room was left for rows that wait until they are free";
+  while (part_->has_room()) static_cast<void>(find_or_add(KeyHash(random()), random()));
+  EXPECT_LE(part_->rows_made(), 122);
+}
+
+/// Segments that are retired by divisions serve for later ones.
+TEST_F(SparsePartTest, SegmentsAreUsedAgain) {
+  ASSERT_TRUE(create().ok());
+  std::size_t retired = 0;
+  std::set<std::uint32_t> numbers;
+  for (Key key = 0; retired < 3; ++key) {
+    ASSERT_TRUE(find_or_add(KeyHash(key), key).ok());
+    for (const std::uint32_t segment : part_->take_retired()) {
+      ++retired;
+      EXPECT_TRUE(numbers.insert(segment).second || retired > 1);
+      part_->free_segment(segment);
+    }
+    if (retired == 3) {
+      for (Key before = 0; before <= key; ++before)
+        ASSERT_TRUE(part_->find(KeyHash(before), before)) << before;
+    }
+  }
 }
 
 /// The next region is there before it is needed if the server has time.

@@ -107,6 +107,7 @@ class Job final : public World {
   }
   [[nodiscard]] bool knows_functions() const override { return true; }
   void lost() override { ++losses_; }
+  void checked(std::uint64_t numbers) override { checked_ += numbers; }
   void final_rows(std::uint64_t digest) override { final_rows_ = digest; }
   [[nodiscard]] bool traces() const override { return static_cast<bool>(trace_); }
   void trace(const std::string& line) override {
@@ -173,6 +174,7 @@ class Job final : public World {
   std::uint64_t rows_replicated_ = 0;
   std::uint64_t replicas_used_ = 0;
   std::uint64_t losses_ = 0;
+  std::uint64_t checked_ = 0;  ///< by workloads themselves
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
   std::optional<TimePoint> first_struck_;
@@ -554,7 +556,7 @@ JobResult Job::run() {
     }
   }
   return {.failure = failure_,
-          .numbers_checked = history_.numbers_checked(),
+          .numbers_checked = history_.numbers_checked() + checked_,
           .steps = scheduler_.steps(),
           .digest = scheduler_.digest(),
           .time = scheduler_.now() - start,

@@ -46,6 +46,8 @@ std::string_view to_string(Model model) {
       return "death";
     case Model::kTrouble:
       return "trouble";
+    case Model::kChurn:
+      return "churn";
     case Model::kVap:
       break;
   }
@@ -88,6 +90,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
       if (staleness == 0) return Sequential{};
       return Asp{};
     case Model::kTrouble:
+    case Model::kChurn:
     case Model::kVap:
       break;
   }
@@ -195,6 +198,57 @@ void add_trouble(Scenario& scenario, std::mt19937_64& random) {
     }
     if (strike.is_short_stop()) strike.length = std::min(strike.length, left);
     scenario.disasters.push_back(strike);
+  }
+}
+
+/// Small tables, whose rows and segments are used again soon, and reads whose words are read one by one.
+void add_churn(Scenario& scenario, std::mt19937_64& random) {
+  constexpr std::array kChurnModels = {Model::kSsp, Model::kEssp, Model::kSsp,
+                                       Model::kAsp, Model::kBsp,  Model::kAsp};
+  Churn churn;
+  churn.model = with_staleness(kChurnModels[below(random, kChurnModels.size())], random);
+  const auto staleness = static_cast<std::int64_t>(consistency::staleness(churn.model));
+  churn.rows = chance(random, 0.5) ? 1 + below(random, 3) : 2 + below(random, 14);
+  churn.reads = chance(random, 0.5) ? 0.05 : 0.4;
+  churn.width = 1 + static_cast<std::uint32_t>(below(random, 4));
+  churn.age = 2 * staleness + 4 + static_cast<std::int64_t>(below(random, 2));
+  churn.turn = churn.age + staleness + 5;
+  if (consistency::rules_of(churn.model).lets_workers_drift()) {
+    // How often a row may count is not known anyhow: rows go as often as they can.
+    churn.age = 1;
+    churn.turn = 2 + static_cast<std::int64_t>(below(random, 3));
+  }
+  churn.encoding = chance(random, 0.3) ? "packed" : chance(random, 0.3) ? "packed(lists=6)" : "auto";
+  if (chance(random, 0.2)) churn.cache_rows = 1 + below(random, churn.rows);
+  scenario.churn = churn;
+  scenario.tables.clear();
+  scenario.disasters.clear();
+  scenario.calls = false;
+  scenario.async_pulls = false;
+  scenario.workers = 2 + scenario.workers % 3;
+  scenario.clocks =
+      std::max<std::int64_t>(churn.turn * (3 + static_cast<std::int64_t>(below(random, 4))), 30);
+  scenario.leaves_at.assign(scenario.workers, scenario.clocks + 1);
+  if (chance(random, 0.2))
+    scenario.leaves_at[0] =
+        1 + static_cast<std::int64_t>(below(random, static_cast<std::uint64_t>(scenario.clocks)));
+  scenario.slowness.assign(scenario.workers, 1);
+  if (chance(random, 0.3)) scenario.slowness[1] = 2 + static_cast<double>(below(random, 10));
+  scenario.nodes.clear();
+  for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
+    scenario.nodes.push_back(static_cast<std::uint32_t>(below(random, scenario.servers)));
+  scenario.keys_of_segment = 1 + static_cast<std::uint32_t>(below(random, 4));
+  scenario.network.line_bytes = sizeof(std::uint64_t);
+  scenario.network.split_probability = 0.9;
+  // Lookups that are still under way when the row that they have found is another key's.
+  if (chance(random, 0.4)) scenario.network.max_latency *= 20;
+  scenario.network.mapped = chance(random, 0.2);
+  scenario.read_path = ReadPath::kAuto;
+  if (chance(random, 0.1)) {
+    scenario.disasters.push_back({.what = Disaster::kWorkerStops,
+                                  .victim = static_cast<std::uint32_t>(below(random, scenario.workers)),
+                                  .delay = microseconds(small(random, 1500)),
+                                  .length = Strike::kShortStop / 2});
   }
 }
 
@@ -317,6 +371,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   scenario.scheduler.pause_probability = chance(random, 0.5) ? 0 : 0.003;
   if (model == Model::kABsp) add_data_cursors(scenario, random);
   if (model == Model::kTrouble) add_trouble(scenario, random);
+  if (model == Model::kChurn) add_churn(scenario, random);
   return scenario;
 }
 
@@ -390,6 +445,13 @@ std::string to_string(const Scenario& scenario) {
       text += fmt::format(" of sparse keys, {} in a segment at most", scenario.keys_of_segment);
     if (table.moves) text += table.intents ? ", which move by intents" : ", which move";
     if (table.cache_rows < table.rows) text += fmt::format(", {} of them cached", table.cache_rows);
+  }
+  if (const auto& churn = scenario.churn) {
+    text += fmt::format(
+        "; {} rows of {} values under {}, {} in a segment at most, that go after {} clocks and "
+        "come in turns of {}, encoding {}, {} of them cached",
+        churn->rows, churn->width, to_string(churn->model), scenario.keys_of_segment, churn->age, churn->turn,
+        churn->encoding, std::min(churn->rows, churn->cache_rows));
   }
   if (!scenario.examples.empty()) {
     for (const std::uint64_t examples : scenario.examples) text += fmt::format(", {} examples", examples);

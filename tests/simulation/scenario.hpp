@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -60,6 +61,18 @@ struct Strike {
   static constexpr Duration kShortStop = std::chrono::milliseconds(3500);
 };
 
+/// A job about rows that are taken away (churn.hpp).
+struct Churn {
+  ConsistencyModel model = Bsp{};
+  std::uint64_t rows = 1;
+  std::uint32_t width = 1;
+  std::int64_t age = 1;   ///< in clocks, when a row goes
+  std::int64_t turn = 1;  ///< of so many clocks: its worker pushes to a key in each of them, or in none
+  double reads = 0.4;     ///< of the keys, in a pull
+  std::string encoding = "auto";
+  std::uint64_t cache_rows = UINT64_MAX;
+};
+
 struct Scenario {
   std::uint64_t seed = 0;
   std::uint32_t servers = 1;
@@ -76,6 +89,7 @@ struct Scenario {
   std::uint64_t mini_batch = 1;
   Duration mini_batch_time{0};
   std::vector<TableShape> tables;
+  std::optional<Churn> churn;                                                ///< instead of `tables`
   std::uint32_t keys_of_segment = server::SparseIndex::kUsualKeysOfSegment;  ///< of sparse tables
   ReadPath read_path = ReadPath::kAuto;
   std::size_t inbox_bytes = 0;

@@ -14,6 +14,7 @@
 
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
+#include "tests/simulation/churn.hpp"
 #include <verbena/consistency.hpp>
 #include <verbena/data_cursor.hpp>
 #include <verbena/server_function.hpp>
@@ -740,6 +741,7 @@ absl::Status Workload::check_the_end() {
 }  // namespace
 
 absl::Status run_workload(World& world, const Scenario& scenario, Session& session) {
+  if (scenario.churn) return run_churn(world, scenario, session);
   return Workload(world, scenario, session).run();
 }
 

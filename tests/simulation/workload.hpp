@@ -30,6 +30,8 @@ class World {
   [[nodiscard]] virtual bool knows_functions() const { return false; }
   /// An operation has failed because a row was lost with a worker that has died.
   virtual void lost() {}
+  /// The workload has checked so many numbers itself, without the history.
+  virtual void checked(std::uint64_t /*numbers*/) {}
   /// A digest of all rows, as a worker sees them at the end.
   virtual void final_rows(std::uint64_t /*digest*/) {}
   [[nodiscard]] virtual bool traces() const { return false; }

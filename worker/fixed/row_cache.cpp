@@ -37,7 +37,9 @@ RowCache::Place RowCache::insert(protocol::Row row) {
   if (most_rows_ == 0) return {};
   Place place;
   std::uint32_t slot = rows_;
-  if (rows_ == most_rows_) {
+  if (!free_slots_.empty()) {
+    slot = free_slots_.back();
+  } else if (rows_ == most_rows_) {
     slot = evict();
     place.evicted = slots_[slot].row;
   } else if ((slot >> slab_shift_) == slabs_.size()) {
@@ -50,7 +52,11 @@ RowCache::Place RowCache::insert(protocol::Row row) {
   } catch (const std::bad_alloc&) {
     return {.row = nullptr, .evicted = place.evicted};
   }
-  if (slot == rows_) ++rows_;
+  if (!free_slots_.empty()) {
+    free_slots_.pop_back();
+  } else if (slot == rows_) {
+    ++rows_;
+  }
   if (is_bounded()) {
     if (slot == slots_.size()) slots_.emplace_back();
     slots_[slot] = {.row = row};
@@ -59,7 +65,15 @@ RowCache::Place RowCache::insert(protocol::Row row) {
   return place;
 }
 
-/// Evicts a row and returns its slot.
+void RowCache::erase(protocol::Row row) {
+  if (flat_ != nullptr) return at(row).set_clock(CachedRow::kAbsent);
+  const std::uint32_t slot = index_.find(row);
+  if (slot == 0) return;
+  index_.erase(row);
+  free_slots_.push_back(slot - 1);
+}
+
+/// Evicts a row and returns its slot. REQUIRES: none is free
 std::uint32_t RowCache::evict() {
   for (;; hand_ = (hand_ + 1) % rows_) {
     if (slots_[hand_].touched) {

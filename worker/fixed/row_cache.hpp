@@ -62,6 +62,8 @@ class RowCache {
   };
   /// A place for a row that is not cached yet. The row is cached once its clock is set.
   [[nodiscard]] Place insert(protocol::Row row);
+  /// The row is not cached any more.
+  void erase(protocol::Row row);
   /// The row has been read. REQUIRES: is_bounded(), and the row is cached.
   void touch(protocol::Row row) { slots_[index_.find(row) - 1].touched = true; }
 
@@ -102,7 +104,8 @@ class RowCache {
   /// Or slabs of the rows that are cached, and an index.
   RowIndex index_;  ///< slot + 1
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
-  std::uint32_t rows_ = 0;
+  std::uint32_t rows_ = 0;                 ///< slots that have been used
+  std::vector<std::uint32_t> free_slots_;  ///< those of erased rows
   struct Slot {
     protocol::Row row = {};
     bool touched = false;

@@ -32,7 +32,27 @@ bool SparseScan::advance() {
   if (!part_.sparse->is_mapped() && !staging_ && !take_staging()) return false;
   if (!end_ && !find_end()) return false;
   if (*end_ <= first_) return true;
-  return (rows_ != nullptr || find_rows()) && reads.post();
+  if ((rows_ == nullptr && !find_rows()) || !reads.post()) return false;
+  return !table_.loses_rows_ || part_.sparse->is_mapped() || read_again();
+}
+
+/// A row that is free may become another key's while it is read, and the words of a read are read in any
+/// order: so its key may be read with what it held before. A key that is read twice had its values before
+/// the second time, and no other key has got the row since, as this worker has not said that it has heard.
+bool SparseScan::read_again() {
+  if (again_ == nullptr) {
+    const auto from = part_.sparse->rows_from(protocol::Row{first_}, count_);
+    again_ = staging_->bytes.data() + from->length_bytes;
+    reads.add(*part_.link, *from, staging_->bytes.subspan(from->length_bytes, from->length_bytes), *staging_);
+    if (!reads.post()) return false;
+  }
+  for (std::uint64_t i = 0; i < count_; ++i) {
+    std::byte* const row = again_ + i * part_.sparse->row_bytes();
+    if (SparseView::key_of(row) != SparseView::key_of(this->row(i))) std::memcpy(row, &kNoKey, sizeof kNoKey);
+  }
+  rows_ = again_;
+  part_.view->lookups.end(*std::exchange(ticket_, std::nullopt));
+  return true;
 }
 
 /// The server's rows are as fresh as a pull must find them, and have all that a pull must find of what this
@@ -43,7 +63,7 @@ bool SparseScan::may_begin() const {
 }
 
 bool SparseScan::take_staging() {
-  const std::size_t bytes = std::max(FixedTable::kStagingBytes, part_.sparse->row_bytes());
+  const std::size_t bytes = std::max(FixedTable::kStagingBytes, 2 * part_.sparse->row_bytes());
   absl::StatusOr<LocalSpan> staging = table_.session_.staging().take(bytes);
   if (!staging.ok()) {
     table_.session_.fail(staging.status());
@@ -73,7 +93,7 @@ bool SparseScan::find_end() {
 bool SparseScan::find_rows() {
   const SparseView& view = *part_.sparse;
   const protocol::Row first{first_};
-  const std::uint64_t most = std::max<std::uint64_t>(1, FixedTable::kStagingBytes / view.row_bytes());
+  const std::uint64_t most = std::max<std::uint64_t>(1, FixedTable::kStagingBytes / 2 / view.row_bytes());
   count_ = std::min({*end_ - first_, most, view.rows_left_in_region(first)});
   if (view.is_mapped()) {
     rows_ = view.row(first);
@@ -81,6 +101,7 @@ bool SparseScan::find_rows() {
   }
   const auto from = view.rows_from(first, count_);
   if (!from) return false;
+  if (table_.loses_rows_) ticket_ = part_.view->lookups.begin();
   rows_ = staging_->bytes.data();
   reads.add(*part_.link, *from, staging_->bytes.first(from->length_bytes), *staging_);
   return true;

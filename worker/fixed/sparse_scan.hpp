@@ -39,6 +39,7 @@ class SparseScan final : public Operation {
   bool take_staging();
   bool find_end();
   bool find_rows();
+  bool read_again();
 
   SparseTable& table_;
   Part& part_;
@@ -49,6 +50,9 @@ class SparseScan final : public Operation {
   std::optional<std::uint64_t> end_;  ///< how many rows the part has
   std::uint64_t count_ = 0;
   const std::byte* rows_ = nullptr;  ///< mapped, or in `staging_` when the reads have ended
+  // Of a table that loses rows, from afar:
+  std::optional<Lookups::Ticket> ticket_;  ///< while it reads
+  std::byte* again_ = nullptr;             ///< where they are read for the second time, once that has begun
 };
 
 }  // namespace verbena::worker

@@ -60,6 +60,7 @@ SparseTable::SparseTable(SessionCore& session, std::uint32_t number, const Table
                          ValueType type)
     : FixedTable(session, number, options, type),
       initial_(protocol::InitialValues::find(options.initial, options.seed, type).value()),
+      loses_rows_(options.eviction != protocol::kEvictNever),
       item_bytes_(kBucketsAnItem * sizeof(IndexBucket) + protocol::sparse_row_bytes(layout_.stride_bytes)) {}
 
 absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDescriptor& /*shard*/) {
@@ -104,6 +105,24 @@ absl::Status SparseTable::on_region(ServerLink& link, const protocol::RegionAdde
   return part(link.server, added.lane).sparse->add(added, *link.connection);
 }
 
+/// What is known of these rows is forgotten, so that they are looked for again.
+absl::Status SparseTable::on_gone(ServerLink& link, const protocol::BulkMessage& message) {
+  Part& part = this->part(link.server, message.header.lane);
+  for (std::size_t i = 0; i < message.header.count; ++i) {
+    const Key key = protocol::record_key(message.payload, 0, i);
+    if (key == kNoKey) {
+      part.sparse->forget_segment();
+      continue;
+    }
+    if (!part.sparse->keys().has(key)) return part.wrong_record(key);
+    part.sparse->forget_row(key);
+    if (part.cache == nullptr) continue;
+    part.cache->erase(part.range.row_of(key));
+    part.subscriptions.forget(part.range.row_of(key));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SparseTable::scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) {
   RETURN_IF_ERROR(enter(KeyRange{}, 0));
   // Aligned for any value type.
@@ -121,6 +140,7 @@ absl::Status SparseTable::scan(absl::FunctionRef<absl::Status(Key, const std::by
       for (std::uint64_t i = 0; i < piece->count(); ++i) {
         const std::byte* const row = piece->row(i);
         const Key key = SparseView::key_of(row);
+        if (key == kNoKey && loses_rows_) continue;  // nobody's
         if (!part->sparse->keys().has(key)) {
           const absl::Status wrong = part->wrong_record(key);
           session_.fail(absl::Status(wrong.code(), fmt::format("{}: {}", part->link->connection->peer_name(),
@@ -330,6 +350,11 @@ bool SparseTable::begin_items(SparsePull& pull) {
 void SparseTable::copy_directories(SparsePull& pull) {
   std::erase_if(pull.directories_, [&](SparsePull::DirectoryCopy& copy) {
     SparseView& view = *copy.part->sparse;
+    if (copy.is_read && copy.segments_gone != view.segments_gone()) {
+      // It may name segments that will be used for others. Items that wait for it begin another one.
+      session_.staging().give(copy.memory);
+      return true;
+    }
     if (copy.is_read) {
       view.directory_copy.resize(std::size_t{1} << *copy.depth);
       std::memcpy(view.directory_copy.data(), copy.memory.bytes.data(),
@@ -384,7 +409,8 @@ bool SparseTable::step(SparsePull& pull, Item& item) {
       const std::span<std::byte> row = item.staging.subspan(kBucketsAnItem * sizeof(IndexBucket));
       const Key key = pull.keys[item.index];
       if (word_of(row, 0) == key) {
-        if (item.stage == Stage::kRow) item.part->sparse->know_row(key, item.row);
+        if (item.stage == Stage::kRow && item.part->view->lookups.is_newest(*item.ticket))
+          item.part->sparse->know_row(key, item.row);
         return finish(pull, item, row.data());
       }
       if (item.stage == Stage::kRow) return look_at_entries(pull, item);
@@ -401,6 +427,7 @@ bool SparseTable::begin(SparsePull& pull, Item& item) {
   using Stage = SparsePull::Stage;
   Part& part = *item.part;
   const Key key = pull.keys[item.index];
+  end_lookup(item);
   if (pull_now(part, item.hash, key, pull.out_ + item.index * layout_.row_bytes)) {
     item.stage = Stage::kDone;
     return true;
@@ -412,6 +439,7 @@ bool SparseTable::begin(SparsePull& pull, Item& item) {
   item.clock = part.view->min_clock;
   item.shipped = part.updates->shipped;
   if (const std::optional<Row> row = view.known_row(key); row && read_row(pull, item, *row)) {
+    begin_lookup(item);
     item.stage = Stage::kKnownRow;
     return true;
   }
@@ -425,7 +453,7 @@ bool SparseTable::begin(SparsePull& pull, Item& item) {
       session_.fail(memory.status());
       return false;
     }
-    pull.directories_.push_back({.part = &part, .memory = *memory});
+    pull.directories_.push_back({.part = &part, .segments_gone = view.segments_gone(), .memory = *memory});
     pull.reads.add(*part.link, view.root(), memory->bytes.first(sizeof(std::uint64_t)), *memory);
     return true;
   }
@@ -433,6 +461,7 @@ bool SparseTable::begin(SparsePull& pull, Item& item) {
   item.segment = DirectoryEntry::segment(view.directory_copy[item.hash.segment_bits(depth)]);
   const auto buckets = view.buckets_of(item.segment, item.hash.bucket(), 2);
   if (!buckets) return false;  // not heard of yet
+  begin_lookup(item);
   item.stage = Stage::kBuckets;
   item.next_entry = 0;
   pull.reads.add(*part.link, *buckets, item.staging.first(buckets->length_bytes), *pull.staging_);
@@ -490,8 +519,19 @@ bool SparseTable::finish(SparsePull& pull, Item& item, const std::byte* row) {
   } else {
     take_absent(part, key, item.clock, out);
   }
+  end_lookup(item);
   item.stage = Stage::kDone;
   return true;
+}
+
+/// From now on it goes by what it reads of the index, or has remembered.
+void SparseTable::begin_lookup(Item& item) {
+  item.ticket = item.part->view->lookups.begin();
+}
+
+void SparseTable::end_lookup(Item& item) {
+  if (item.ticket) item.part->view->lookups.end(*item.ticket);
+  item.ticket.reset();
 }
 
 }  // namespace verbena::worker

@@ -58,12 +58,14 @@ class SparsePull final : public Operation {
     consistency::Clock clock = 0;  ///< the part's min clock before the reads
     std::uint64_t shipped = 0;     ///< `shipped` of the part's updates before the reads
     std::span<std::byte> staging;  ///< three buckets, then a row
+    std::optional<Lookups::Ticket> ticket;  ///< while it knows of a place that it has read of
   };
   /// A copy of a part's directory that is being made.
   struct DirectoryCopy {
     Part* part = nullptr;
     std::optional<std::uint64_t> depth;  ///< nullopt: being read
     bool is_read = false;                ///< the words are on their way
+    std::uint64_t segments_gone = 0;     ///< of the part, when it was begun
     LocalSpan memory;
   };
 
@@ -85,6 +87,7 @@ class SparseTable : public FixedTable {
   [[nodiscard]] bool has_keys_of(std::uint32_t server) const override;
   absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) override;
   absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added) override;
+  absl::Status on_gone(ServerLink& link, const protocol::BulkMessage& message) override;
 
  private:
   friend class SparsePull;
@@ -110,10 +113,13 @@ class SparseTable : public FixedTable {
   bool begin(SparsePull& pull, Item& item);
   bool look_at_entries(SparsePull& pull, Item& item);
   bool finish(SparsePull& pull, Item& item, const std::byte* row);
+  static void begin_lookup(Item& item);
+  static void end_lookup(Item& item);
   /// Asks for the row. False: it is in a region that has not been heard of.
   bool read_row(SparsePull& pull, Item& item, protocol::Row row);
 
   const protocol::InitialValues initial_;
+  const bool loses_rows_;         ///< rows may be taken away
   const std::size_t item_bytes_;  ///< of Item::staging
 };
 

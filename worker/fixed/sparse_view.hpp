@@ -90,13 +90,21 @@ class SparseView {
   /// The word of rows_end().
   [[nodiscard]] RemoteDescriptor rows_end_word() const;
 
-  /// Where the row of a key is that was read before. Rows do not move, and none becomes another key's.
+  /// Where the row of a key is that was read before. Rows do not move; of one that goes the server says so
+  /// before it is another key's.
   [[nodiscard]] std::optional<protocol::Row> known_row(Key key) const {
     const auto found = known_rows_.find(key);
     return found == known_rows_.end() ? std::nullopt : std::optional(protocol::Row{found->second});
   }
   void know_row(Key key, protocol::Row row);
   void forget_row(Key key) { known_rows_.erase(key); }
+
+  /// A segment is gone, and the directory is not what it was.
+  void forget_segment() {
+    directory_copy.clear();
+    ++segments_gone_;
+  }
+  [[nodiscard]] std::uint64_t segments_gone() const { return segments_gone_; }
 
   /// This worker's copy of the directory; empty: there is none, or it is known to be too old.
   std::vector<std::uint64_t> directory_copy;
@@ -143,6 +151,7 @@ class SparseView {
   const std::size_t stride_bytes_;
   const std::size_t most_known_;
   bool reads_from_afar_ = false;
+  std::uint64_t segments_gone_ = 0;
   const std::uint64_t* root_ = nullptr;
   std::array<Regions, protocol::kRegionKinds> regions_;
   absl::flat_hash_map<Key, std::uint64_t> known_rows_;

@@ -26,6 +26,12 @@ class Subscriptions {
   /// The row has entered the cache, or left it.
   void note(protocol::Row row);
 
+  /// The row is gone, and the server has ended its subscription.
+  void forget(protocol::Row row) {
+    if (subscribed_) subscribed_->erase(row);
+    awaiting_.erase(row);
+  }
+
   struct Changes {
     std::vector<protocol::Row> begin;
     std::vector<protocol::Row> end;

@@ -136,6 +136,7 @@ TEST_F(OptionsTest, WhatTakesAnyTextSaysWhetherItIsAPath) {
                                           "MODEL",
                                           "FORMAT",
                                           "ENCODING",
+                                          "EVICTION",
                                           "FILTER",
                                           "LOSS",
                                           "auto|static|localize|intent",

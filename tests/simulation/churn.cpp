@@ -1,0 +1,185 @@
+#include "tests/simulation/churn.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "consistency/model.hpp"
+#include "consistency/rules.hpp"
+#include "protocol/random_bits.hpp"
+#include <verbena/table.hpp>
+
+namespace verbena::simulation {
+
+using consistency::Clock;
+
+namespace {
+
+#define RETURN_IF_ERROR(expression) \
+  if (absl::Status status_ = (expression); !status_.ok()) return status_
+
+class ChurnWorkload {
+ public:
+  ChurnWorkload(World& world, const Scenario& scenario, Session& session)
+      : world_(world),
+        scenario_(scenario),
+        churn_(*scenario.churn),
+        session_(session),
+        random_(scenario.seed * 1021 + session.rank() + 1),
+        staleness_(consistency::staleness(churn_.model)),
+        is_bounded_(!consistency::rules_of(churn_.model).lets_workers_drift()) {}
+
+  absl::Status run() {
+    const auto opened = session_.table<std::int64_t>({.name = "rows",
+                                                      .key_space = KeySpace::kSparse,
+                                                      .width = churn_.width,
+                                                      .consistency = churn_.model,
+                                                      .eviction = fmt::format("age(clocks={})", churn_.age),
+                                                      .encoding = churn_.encoding,
+                                                      .cache_rows = churn_.cache_rows});
+    RETURN_IF_ERROR(opened.status());
+    table_ = *opened;
+    world_.joined(session_.rank());
+    for (clock_ = 0; clock_ < scenario_.clocks; ++clock_) {
+      RETURN_IF_ERROR(push());
+      RETURN_IF_ERROR(session_.clock());
+      if (clock_ + 1 == scenario_.leaves_at[session_.rank()]) return absl::OkStatus();
+      // Who reads in each clock is not far ahead of the others.
+      RETURN_IF_ERROR(pull());
+      for (std::uint64_t more = below(random_, 4); more > 0; --more)
+        RETURN_IF_ERROR(chance(random_, 0.15) ? scan() : pull());
+    }
+    return session_.barrier();
+  }
+
+ private:
+  /// Anywhere, and some of them with the same tag and bucket, so that they are looked at one after another.
+  [[nodiscard]] static Key key_of(std::uint64_t i) { return (i + 1) * 0x9e3779b97f4a7c15; }
+  /// What a push adds to value `at` of the row.
+  [[nodiscard]] static std::int64_t unit(std::uint64_t i, std::uint32_t at) {
+    return static_cast<std::int64_t>(1'000 * (i + 1) + 100'003 * at + 7);
+  }
+  [[nodiscard]] std::uint64_t owner(std::uint64_t i) const { return i % session_.workers(); }
+  /// In half of the turns it is pushed to, in some of these but for so many clocks that the row may just go,
+  /// or just stay.
+  [[nodiscard]] bool is_on(std::uint64_t i, Clock clock) const {
+    const auto turn = static_cast<std::uint64_t>(clock / churn_.turn);
+    const std::uint64_t bits = protocol::random_bits(protocol::random_bits(scenario_.seed + i) + turn);
+    const auto gap = static_cast<Clock>(bits / 4 % 4) + churn_.age - 2;
+    const bool is_in_gap = bits / 2 % 2 == 0 && clock % churn_.turn >= 1 && clock % churn_.turn <= gap;
+    return bits % 2 == 0 && !is_in_gap;
+  }
+  /// The owner of a key stops when it leaves.
+  [[nodiscard]] bool is_pushed(std::uint64_t i, Clock clock) const {
+    return clock >= 0 && clock < std::min(scenario_.clocks, scenario_.leaves_at[owner(i)]) && is_on(i, clock);
+  }
+  /// How often the row has been pushed to since it came, if all pushes before the clock count, and a row goes
+  /// with which nobody has done anything for `gap` clocks.
+  [[nodiscard]] std::int64_t count_before(std::uint64_t i, Clock clock, Clock gap) const {
+    std::int64_t count = 0;
+    Clock off = 0;
+    while (--clock >= 0 && off < gap) {
+      off = is_pushed(i, clock) ? 0 : off + 1;
+      if (off == 0) ++count;
+    }
+    return count;
+  }
+  [[nodiscard]] std::vector<std::uint64_t> some() {
+    std::vector<std::uint64_t> rows;
+    const bool all = churn_.reads >= 0.4 && chance(random_, 0.3);
+    for (std::uint64_t i = 0; i < churn_.rows; ++i) {
+      if (all || chance(random_, churn_.reads)) rows.push_back(i);
+    }
+    if (rows.empty()) rows.push_back(below(random_, churn_.rows));
+    return rows;
+  }
+
+  absl::Status push() {
+    std::vector<Key> keys;
+    std::vector<std::int64_t> updates;
+    for (std::uint64_t i = 0; i < churn_.rows; ++i) {
+      if (owner(i) != session_.rank() || !is_pushed(i, clock_)) continue;
+      keys.push_back(key_of(i));
+      for (std::uint32_t at = 0; at < churn_.width; ++at) updates.push_back(unit(i, at));
+    }
+    trace([&] {
+      return fmt::format("worker {} at clock {} pushes to {} keys", session_.rank(), clock_, keys.size());
+    });
+    return table_.push(keys, updates);
+  }
+
+  absl::Status pull() {
+    const std::vector<std::uint64_t> rows = some();
+    std::vector<Key> keys;
+    for (const std::uint64_t i : rows) keys.push_back(key_of(i));
+    std::vector<std::int64_t> values(rows.size() * churn_.width);
+    trace([&] {
+      return fmt::format("worker {} after clock {} pulls {} keys", session_.rank(), clock_, rows.size());
+    });
+    RETURN_IF_ERROR(table_.pull(keys, values));
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      RETURN_IF_ERROR(check(rows[k], std::span(values).subspan(k * churn_.width, churn_.width)));
+    }
+    return absl::OkStatus();
+  }
+
+  /// A row that comes while the others are read may be missed, or seen twice if it goes and comes.
+  absl::Status scan() {
+    return table_.scan([&](Key key, std::span<const std::int64_t> values) -> absl::Status {
+      for (std::uint64_t i = 0; i < churn_.rows; ++i) {
+        if (key == key_of(i)) return check(i, values);
+      }
+      return world_.note(Complaint{fmt::format("a scan sees key {}, which nobody has pushed to", key)});
+    });
+  }
+
+  absl::Status check(std::uint64_t i, std::span<const std::int64_t> values) {
+    const Clock now = clock_ + 1;
+    // The pushes of clocks before now − staleness must be there, if the row cannot have gone since: it
+    // remembers a min clock that may be staleness + 2 before that of the push. Of others' clocks those up to
+    // now + staleness may be. Where nothing bounds that, a worker may go through a turn before others have
+    // begun it: then the row stays.
+    const Clock shortest = churn_.age - staleness_ - 3;
+    const Clock longest = churn_.age + staleness_ + 4;
+    const bool may_be_gone = !is_bounded_ || count_before(i, now, shortest) == 0;
+    const std::int64_t least = may_be_gone ? 0 : count_before(i, now - staleness_, shortest);
+    std::int64_t most = is_bounded_ ? 0 : scenario_.clocks;
+    for (Clock clock = now - staleness_; is_bounded_ && clock <= now + staleness_ + 2; ++clock)
+      most = std::max(most, count_before(i, clock, longest));
+    for (std::uint32_t at = 0; at < values.size(); ++at) {
+      const std::int64_t count = values[at] / unit(i, at);
+      const bool is_right = values[at] % unit(i, at) == 0 && count <= most && count >= least;
+      if (is_right) continue;
+      return world_.note(Complaint{
+          fmt::format("worker {} at clock {} reads {} in value {} of key {}, {} to {} times {} may be there",
+                      session_.rank(), now, values[at], at, i, least, most, unit(i, at))});
+    }
+    world_.checked(values.size());
+    return absl::OkStatus();
+  }
+
+  template <class Line>
+  void trace(Line line) {
+    if (world_.traces()) world_.trace(line());
+  }
+
+  World& world_;
+  const Scenario& scenario_;
+  const Churn& churn_;
+  Session& session_;
+  std::mt19937_64 random_;
+  const Clock staleness_;
+  const bool is_bounded_;
+  Table<std::int64_t> table_;
+  Clock clock_ = 0;
+};
+
+}  // namespace
+
+absl::Status run_churn(World& world, const Scenario& scenario, Session& session) {
+  return ChurnWorkload(world, scenario, session).run();
+}
+
+}  // namespace verbena::simulation
