@@ -43,6 +43,7 @@ struct Peer {
   transport::MessageOutbox control;
   consistency::Clock clock = 0;
   consistency::Clock ended = -1;  ///< the newest clock whose iteration it has ended
+  bool has_welcome = false;       ///< it has said something since its hello
   std::uint32_t tables_opened = 0;
   std::unique_ptr<transport::RingReceiver> inbox;
   std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first

@@ -184,9 +184,17 @@ void Server::on_event(const transport::Event& event) {
   if (!status.ok()) reject(peer, status);
 }
 
+/// A worker that says something after its hello has the welcome. Before, lanes must not push to it: what they
+/// push can overtake the welcome, without which it cannot be read.
+void Server::hear(Peer& peer) {
+  if (!peer.is_worker() || std::exchange(peer.has_welcome, true)) return;
+  peer.pushes->give_buffers_to(lanes_, peer.worker);
+}
+
 void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
   absl::StatusOr<protocol::ControlMessage> message = protocol::decode_control(bytes);
   absl::Status status = message.status();
+  hear(peer);
   if (status.ok()) {
     if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
       status = on_hello(peer, *hello);
@@ -269,7 +277,6 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   peer.worker = hello.worker;
   peer.node = hello.node;
   workers_[hello.worker] = &peer;
-  peer.pushes->give_buffers_to(lanes_, peer.worker);
   reply(peer,
         protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
                           .lanes = static_cast<std::uint32_t>(lanes_.size()),
@@ -332,6 +339,7 @@ absl::StatusOr<TableShard*> Server::open_shard(const protocol::OpenTable& open) 
 
 absl::Status Server::on_notification(Peer& peer, std::uint32_t notification) {
   if (!peer.is_worker()) return absl::FailedPreconditionError("notified before its hello");
+  hear(peer);
   absl::StatusOr<std::span<const std::byte>> bytes = peer.inbox->on_notification(notification);
   if (!bytes.ok()) return bytes.status();
   if (bytes->empty()) return peer.pushes->ring().on_credit();

@@ -85,6 +85,7 @@ class Server : private ShardHost {
          std::unique_ptr<transport::MemoryRegion> clock_board_memory, std::uint32_t keys_of_segment);
 
   void on_event(const transport::Event& event);
+  void hear(Peer& peer);
   void on_message(Peer& peer, std::span<const std::byte> bytes);
   absl::Status on_hello(Peer& peer, const protocol::Hello& hello);
   absl::StatusOr<protocol::Descriptor> grant_clock_board(Peer& peer) const;
