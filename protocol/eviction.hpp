@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -52,8 +53,10 @@ class EvictionRule {
   void count_push(RowUse& use, std::uint32_t now) const;
   /// The row is to go, unless its norm says otherwise. With lru never.
   [[nodiscard]] bool is_due(const RowUse& use, std::uint32_t now) const;
-  /// Rows stay whose L2 norm is not below; 0: whatever it is.
-  [[nodiscard]] double least_norm() const { return least_norm_; }
+  /// Rows stay whose L2 norm is not below; nullopt: it does not matter.
+  [[nodiscard]] std::optional<double> least_norm() const {
+    return kind_ == Kind::kNorm ? std::optional(least_norm_) : std::nullopt;
+  }
 
  private:
   enum class Kind : std::uint8_t { kNever, kAge, kCount, kNorm, kLru };

@@ -303,6 +303,11 @@ constexpr bool has_updates(BulkKind kind) {
   return kind == BulkKind::kUpdates || kind == BulkKind::kUpdatesAhead || kind == BulkKind::kPackedUpdates;
 }
 
+/// Whether only servers send such messages.
+constexpr bool comes_from_server(BulkKind kind) {
+  return kind == BulkKind::kRows || kind == BulkKind::kResult || kind == BulkKind::kGone;
+}
+
 struct BulkHeader {
   BulkKind kind = BulkKind::kUpdates;
   std::uint32_t table = 0;

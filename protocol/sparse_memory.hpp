@@ -24,7 +24,7 @@ inline constexpr std::uint32_t kMaxRegionNumber = (1U << 24) - 1;
 
 /// The words of a root region: word 0 is the depth of the newest directory; the directory of depth d begins
 /// at word 2^d and has as many words. Word kRootRows, in a cache line of its own, says how many rows there
-/// are: those with smaller numbers have their keys.
+/// are: those with smaller numbers have, or have had, their keys.
 inline constexpr std::uint32_t kRootDepth = 12;
 inline constexpr std::size_t kRootRows = std::size_t{2} << kRootDepth;
 inline constexpr std::size_t kRootBytes = kRootRows * sizeof(std::uint64_t) + 64;

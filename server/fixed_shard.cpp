@@ -34,12 +34,10 @@ absl::Status FixedShard::on_bulk(const Sender& sender, const protocol::BulkMessa
     task.kind = LaneTask::Kind::kSubscribe;
     status = check_keys_of(header.lane, message);
   } else {
-    const bool is_of_a_server = header.kind == protocol::BulkKind::kRows ||
-                                header.kind == protocol::BulkKind::kResult ||
-                                header.kind == protocol::BulkKind::kGone;
     status = absl::InvalidArgumentError(
-        is_of_a_server ? "sent rows, results or which rows are gone, which only a server sends"
-                       : fmt::format("pushes into slots of table {}, which is static", header.table));
+        protocol::comes_from_server(header.kind)
+            ? "sent rows, results or which rows are gone, which only a server sends"
+            : fmt::format("pushes into slots of table {}, which is static", header.table));
   }
   if (status.ok()) {
     inbox.users = 1;

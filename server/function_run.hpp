@@ -39,8 +39,10 @@ class FunctionRun {
   template <class OnKey, class OnRow>
   bool step(const LanePart& part, std::size_t most, const OnKey& on_key, const OnRow& on_row) {
     if (function_ == nullptr) return true;
-    if (!std::exchange(has_begun_, true)) function_->on_part(memory_of(part));
-    if (bound_->looks_at_no_rows()) return true;
+    if (bound_->looks_at_no_rows()) {
+      function_->on_part(memory_of(part));
+      return true;
+    }
     if (!message_.keys.empty()) {
       const std::size_t end = next_ + std::min(most, message_.keys.size() - next_);
       for (; next_ < end; ++next_) on_key(message_.keys[next_], numbers());
@@ -77,11 +79,10 @@ class FunctionRun {
   bool makes_rows_ = false;
   std::optional<protocol::BoundFunction> bound_;  ///< whose parameters the function may look at
   std::unique_ptr<ServerFunction> function_;      ///< nullptr: it cannot be, and status_ says why
-  bool has_begun_ = false;
-  std::size_t next_ = 0;              ///< the index of a key, or a row
-  std::optional<std::size_t> end_;    ///< of the rows of a range
-  std::vector<std::uint64_t> words_;  ///< the answer
-  std::size_t told_ = 0;              ///< how many of its words
+  std::size_t next_ = 0;                          ///< the index of a key, or a row
+  std::optional<std::size_t> end_;                ///< of the rows of a range
+  std::vector<std::uint64_t> words_;              ///< the answer
+  std::size_t told_ = 0;                          ///< how many of its words
 };
 
 }  // namespace verbena::server

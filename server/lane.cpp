@@ -136,6 +136,7 @@ void Lane::open(const FixedShard& shard) {
   table.measured = table.eager && !budgets_.empty();
   table.combined = table.held_back && !table.rule.is_addition();
   table.evicts = table.part.sparse != nullptr && table.part.sparse->eviction().evicts();
+  if (table.evicts) evicting_.push_back(shard.table.table);
   bound_ = std::min({bound_, shard.rules.read_bound, shard.rules.clock_bound});
   tables_.push_back(table);
 }
@@ -286,7 +287,11 @@ inline std::optional<Row> Lane::row_to_change(Table& table, const protocol::KeyH
   SparsePart& part = *table.part.sparse;
   if (const std::optional<Row> row = part.find(hash, key)) [[likely]]
     return row;
-  if ((origin && !part.admits(key, *origin)) || !part.has_room()) return std::nullopt;
+  if (origin && !part.admits(key, *origin)) return std::nullopt;
+  if (!part.has_room()) [[unlikely]] {
+    part.count_refused();
+    return std::nullopt;
+  }
   const absl::StatusOr<Row> row = part.add(hash, key, now());
   if (!row.ok()) [[unlikely]]
     throw Stopped{row.status()};
@@ -376,8 +381,9 @@ std::uint32_t Lane::now() const {
 /// The min clock has advanced.
 void Lane::begin_sweeps() {
   if (clocks_.min() >= consistency::VectorClock::kLeft) return;
-  for (Table& table : tables_) {
-    if (!table.evicts || table.sweep || clocks_.min() < table.next_sweep) continue;
+  for (const std::uint32_t number : evicting_) {
+    Table& table = tables_[number];
+    if (table.sweep || clocks_.min() < table.next_sweep) continue;
     table.next_sweep = clocks_.min() + table.part.sparse->eviction().clocks_between_sweeps();
     table.sweep.emplace(*table.part.sparse, now());
     if (!table.held_back) continue;
@@ -389,7 +395,8 @@ void Lane::begin_sweeps() {
 /// A piece of each sweep.
 bool Lane::step_sweeps() {
   bool worked = false;
-  for (Table& table : tables_) {
+  for (const std::uint32_t number : evicting_) {
+    Table& table = tables_[number];
     if (!table.sweep || table.part.sparse->has_too_many_gone()) continue;
     if (table.sweep->step(kRowsOfSweep, [&](Row row) { evict(table, row); })) table.sweep.reset();
     worked = true;

@@ -281,6 +281,7 @@ class Lane {
   std::atomic<bool> has_failed_ = false;
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
+  std::vector<std::uint32_t> evicting_;  ///< those whose rows may go
   GoneLog gone_;
   std::uint64_t gone_told_ = 0;  ///< how many of its entries all workers are told of, or are to be
   Unpacking unpacking_;

@@ -22,9 +22,8 @@ std::size_t RowBooks::Needs::book_bytes() const {
   return (2 * words + (has_changes ? 1 : 0)) * sizeof(std::uint64_t);
 }
 
-std::size_t RowBooks::Needs::bytes() const {
-  return book_bytes() + state_bytes + (has_steps ? sizeof(std::uint32_t) : 0) +
-         (has_uses ? sizeof(protocol::RowUse) : 0);
+std::size_t RowBooks::Needs::kept_bytes() const {
+  return book_bytes() + (has_steps ? sizeof(std::uint32_t) : 0) + (has_uses ? sizeof(protocol::RowUse) : 0);
 }
 
 absl::StatusOr<RowBooks> RowBooks::create(transport::Transport& transport, const FixedShard& shard,

@@ -25,8 +25,8 @@ class RowBooks {
     bool has_steps = false;
     bool has_uses = false;
     [[nodiscard]] std::size_t book_bytes() const;
-    /// Of a row, with its state.
-    [[nodiscard]] std::size_t bytes() const;
+    /// Of a row, but for its state.
+    [[nodiscard]] std::size_t kept_bytes() const;
   };
 
   RowBooks() = default;

@@ -68,9 +68,11 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_dense(const prot
   auto books = RowBooks::create(transport_, *shard, needs, shard->range.size());
   if (!books.ok()) return books.status();
   shard->books = *std::move(books);
-  shard->stored =
-      StoredRows({.row_bytes = shard->stride_bytes, .state_bytes = needs.state_bytes, .words = needs.words},
-                 StoredRows::kOneChunk);
+  shard->stored = StoredRows({.row_bytes = shard->stride_bytes,
+                              .state_bytes = needs.state_bytes,
+                              .words = needs.words,
+                              .kept_bytes = needs.kept_bytes()},
+                             StoredRows::kOneChunk);
   shard->stored.add_chunk(shard->books.chunk(shard->rows.data()));
   return shard;
 }

@@ -77,12 +77,12 @@ class SparsePart final : private SparseIndex::Memory {
   /// A row for a key that has none, with the initial values. RESOURCE_EXHAUSTED; CANCELLED: the server ends.
   /// REQUIRES: has_room(). `now`: the lane's min clock.
   absl::StatusOr<protocol::Row> add(const protocol::KeyHash& hash, Key key, std::uint32_t now);
-  /// There may be another row. It counts what it says no to.
-  [[nodiscard]] bool has_room() {
-    const bool has = keys_in_use() < most_keys_ && (!free_rows_.empty() || next_row_ < shape_.most_rows);
-    refused_ += has ? 0 : 1;
-    return has;
+  /// There may be another row.
+  [[nodiscard]] bool has_room() const {
+    return keys_in_use() < most_keys_ && (!free_rows_.empty() || next_row_ < shape_.most_rows);
   }
+  /// A push to a key without a row was dropped, since there is no room.
+  void count_refused() { ++refused_; }
 
   // ---- rows that go. A row that is gone is free when no worker can come to it any more; the same goes for
   // segments of the index.

@@ -51,9 +51,9 @@ SparseShard::SparseShard(transport::Transport& transport, const protocol::OpenTa
     : FixedShard(open, of_model, of_updates),
       transport_(transport),
       needs_(*this, place.workers, place.has_push_budget),
-      most_rows_(
-          server::most_rows_of(eviction.most_bytes(), place,
-                               protocol::sparse_row_bytes(stride_bytes) + needs_.bytes() + kIndexBytesAKey)),
+      most_rows_(server::most_rows_of(eviction.most_bytes(), place,
+                                      protocol::sparse_row_bytes(stride_bytes) + needs_.state_bytes +
+                                          needs_.kept_bytes() + kIndexBytesAKey)),
       rows_shift_(rows_shift_for(open.rows, most_rows_, place, protocol::sparse_row_bytes(stride_bytes))),
       segments_shift_(static_cast<std::uint32_t>(
           std::bit_width(std::max<std::uint64_t>((std::uint64_t{1} << rows_shift_) / kKeysOfSegment, 8)) -
@@ -76,7 +76,8 @@ absl::StatusOr<std::unique_ptr<SparseShard>> SparseShard::create(
                           .most_rows = shard->most_rows_,
                           .strides = {.row_bytes = protocol::sparse_row_bytes(shard->stride_bytes),
                                       .state_bytes = rule.state_bytes(),
-                                      .words = shard->needs_.words},
+                                      .words = shard->needs_.words,
+                                      .kept_bytes = shard->needs_.kept_bytes()},
                           .rows_shift = shard->rows_shift_,
                           .segments_shift = shard->segments_shift_,
                           .keys_of_segment = place.keys_of_segment},

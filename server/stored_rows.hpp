@@ -36,7 +36,8 @@ class StoredRows {
   struct Strides {
     std::size_t row_bytes = 0;
     std::size_t state_bytes = 0;
-    std::size_t words = 0;  ///< of `subscribed`, and of `dirty`
+    std::size_t words = 0;       ///< of `subscribed`, and of `dirty`
+    std::size_t kept_bytes = 0;  ///< of all that is kept beside a row but its state
   };
   static constexpr std::uint32_t kOneChunk = 63;
 
@@ -70,12 +71,7 @@ class StoredRows {
   void count_bytes(TableMemory& memory, std::uint64_t rows) const {
     memory.value_bytes = rows * strides_.row_bytes;
     memory.state_bytes = rows * strides_.state_bytes;
-    if (chunks_.empty()) return;
-    const Chunk& any = chunks_.front();
-    memory.book_bytes =
-        rows * (2 * strides_.words * sizeof(std::uint64_t) + (any.changes == nullptr ? 0 : sizeof(double)) +
-                (any.step_of == nullptr ? 0 : sizeof(std::uint32_t)) +
-                (any.uses == nullptr ? 0 : sizeof(protocol::RowUse)));
+    memory.book_bytes = rows * strides_.kept_bytes;
   }
   /// The row, and what the rule keeps of it, will be written soon.
   void prefetch(protocol::Row row) const {

@@ -25,8 +25,8 @@ bool Sweep::is_due(Row row) const {
   if (use.last_push == RowUse::kNoKeys) return false;
   if (wanted_) return use.last_push <= oldest_ && use.last_push < now_;
   if (!part_.eviction().is_due(use, now_)) return false;
-  const double least = part_.eviction().least_norm();
-  return least == 0 || part_.norm(row) < least;
+  const std::optional<double> least = part_.eviction().least_norm();
+  return !least || part_.norm(row) < *least;
 }
 
 /// When a sixteenth of the room is all that is left, as much again is made free.

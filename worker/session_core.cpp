@@ -304,8 +304,7 @@ absl::Status SessionCore::on_bulk(ServerLink& link, const protocol::BulkMessage&
   const protocol::BulkHeader& header = message.header;
   const bool has_result = header.kind == protocol::BulkKind::kResult;
   const bool has_gone = header.kind == protocol::BulkKind::kGone;
-  const bool is_ours = header.kind == protocol::BulkKind::kRows || has_result || has_gone;
-  if (!is_ours || header.lane >= link.lanes.size()) {
+  if (!protocol::comes_from_server(header.kind) || header.lane >= link.lanes.size()) {
     return absl::InvalidArgumentError(fmt::format("sent a message of kind {} for lane {}",
                                                   static_cast<std::uint32_t>(header.kind), header.lane));
   }
@@ -547,7 +546,6 @@ absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeade
 
 absl::Status SessionCore::send_place(ServerLink& link, std::span<const std::byte> message,
                                      const transport::MemoryRegion& region) {
-  const Sending sending(*this);
   const absl::StatusOr<transport::RemoteDescriptor> granted = link.connection->grant(region);
   if (!granted.ok()) {
     if (link.connection->status().ok()) fail(granted.status());

@@ -153,7 +153,7 @@ class FunctionRow {
 class ServerFunction {
  public:
   virtual ~ServerFunction() = default;
-  /// Called once, before the first row: what the lane has of the table.
+  /// For functions that look at no rows: called once, with what the lane has of the table.
   virtual void on_part(const TableMemory& /*memory*/) {}
   /// Called for each row. `values`: those of the row.
   virtual void on_row(const FunctionRow& row, const std::byte* values) = 0;
@@ -165,7 +165,7 @@ struct ServerFunctionKind {
   std::string_view name;  ///< 1 to kMaxKindNameBytes bytes without "(" and blanks; must live forever
   /// It may call FunctionRow::set() and push(). Otherwise it only looks.
   bool changes_rows = false;
-  /// on_row() is never called.
+  /// on_part() is called instead of on_row().
   bool looks_at_no_rows = false;
   /// Rows that a sparse table does not have are made, with their initial values. Only with changes_rows.
   bool makes_rows = false;

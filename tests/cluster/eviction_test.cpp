@@ -218,6 +218,52 @@ TEST(EvictionTest, ALimitedTableKeepsWhatIsUsed) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+TEST(EvictionTest, TheNormDecides) {
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 1}, [&](Session& session) -> absl::Status {
+        TableOptions options = evicting(Bsp{}, "norm(least=5,clocks=1)", 2);
+        options.initial = "zero";
+        auto table = session.table<float>(options);
+        RETURN_IF_ERROR(table.status());
+        RETURN_IF_ERROR(table->push(std::vector<Key>{1, 2}, std::vector<float>{3, 3, -4, 3}));
+        for (int clock = 0; clock < 3; ++clock) RETURN_IF_ERROR(session.clock());
+        std::vector<float> values(4);
+        RETURN_IF_ERROR(table->pull(std::vector<Key>{1, 2}, values));
+        EXPECT_THAT(values, ::testing::ElementsAre(0, 0, -4, 3));
+        return session.barrier();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(EvictionTest, MemoryIsToldByPart) {
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 2, .lanes = 2}, [&](Session& session) -> absl::Status {
+        auto dense = session.table<float>(
+            {.name = "dense", .rows = 1000, .width = 4, .consistency = Ssp{1}, .rule = "adagrad"});
+        RETURN_IF_ERROR(dense.status());
+        const auto memory = dense->memory();
+        RETURN_IF_ERROR(memory.status());
+        EXPECT_EQ(memory->rows, 1000);
+        EXPECT_EQ(memory->value_bytes, 16'000);
+        EXPECT_EQ(memory->state_bytes, 16'000);
+        EXPECT_EQ(memory->bytes(), 32'000);
+        auto sparse = session.table<float>(evicting(Ssp{1}, "age"));
+        RETURN_IF_ERROR(sparse.status());
+        const TestRows rows(KeySpace::kSparse, 500);
+        RETURN_IF_ERROR(sparse->push(rows.all(), std::vector<float>(500, 1)));
+        RETURN_IF_ERROR(session.barrier());
+        const auto of_sparse = sparse->memory();
+        RETURN_IF_ERROR(of_sparse.status());
+        EXPECT_EQ(of_sparse->rows, 500);
+        EXPECT_EQ(of_sparse->value_bytes, 500 * 16);
+        EXPECT_EQ(of_sparse->book_bytes, 500 * 8);
+        EXPECT_GT(of_sparse->index_bytes, 500 * 8);
+        EXPECT_EQ(of_sparse->refused, 0);
+        return session.barrier();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 TEST(EvictionTest, WhatDoesNotGoTogetherIsRefused) {
   const ClusterResult result =
       run_cluster({.servers = 1, .workers = 1}, [&](Session& session) -> absl::Status {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 namespace verbena::protocol {
@@ -53,6 +54,8 @@ TEST(EvictionTest, PushesLoseHalfOfTheirWeightInAHalfLife) {
 TEST(EvictionTest, TheNormCountsOnlyOnceARowHasAged) {
   const EvictionRule norm = rule("norm(least=0.5,clocks=4)");
   EXPECT_EQ(norm.least_norm(), 0.5);
+  EXPECT_EQ(rule("norm(least=0)").least_norm(), 0) << "no norm is smaller: all rows stay";
+  EXPECT_EQ(rule("age").least_norm(), std::nullopt);
   EXPECT_FALSE(norm.is_due({.last_push = 1}, 4));
   EXPECT_TRUE(norm.is_due({.last_push = 1}, 5));
 }

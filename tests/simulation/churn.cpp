@@ -55,7 +55,6 @@ class ChurnWorkload {
   }
 
  private:
-  /// Anywhere, and some of them with the same tag and bucket, so that they are looked at one after another.
   [[nodiscard]] static Key key_of(std::uint64_t i) { return (i + 1) * 0x9e3779b97f4a7c15; }
   /// What a push adds to value `at` of the row.
   [[nodiscard]] static std::int64_t unit(std::uint64_t i, std::uint32_t at) {

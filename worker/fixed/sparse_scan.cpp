@@ -93,7 +93,9 @@ bool SparseScan::find_end() {
 bool SparseScan::find_rows() {
   const SparseView& view = *part_.sparse;
   const protocol::Row first{first_};
-  const std::uint64_t most = std::max<std::uint64_t>(1, FixedTable::kStagingBytes / 2 / view.row_bytes());
+  const bool reads_twice = table_.loses_rows_ && !view.is_mapped();
+  const std::uint64_t most =
+      std::max<std::uint64_t>(1, FixedTable::kStagingBytes / (reads_twice ? 2 : 1) / view.row_bytes());
   count_ = std::min({*end_ - first_, most, view.rows_left_in_region(first)});
   if (view.is_mapped()) {
     rows_ = view.row(first);

@@ -176,6 +176,8 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
                 {{"--start", path("none")}, "none"},
                 {{"--start", path("of rank 1"), "--rank", "2"}, "of rank 1: a model of rank 1, expected 2"},
                 {{"--filter", "some"}, "expected none, significant"},
+                {{"--eviction", "some"}, "expected never, age"},
+                {{"--solver", "block", "--eviction", "age"}, "--eviction: --solver block"},
                 {{"--encoding", "zip"}, "expected auto, records or packed"},
                 {{"--test-every", "0"}, "--test-every: expected 1 or more"},
                 {{"--min-count", "0"}, "--min-count: expected 1 to 255, found 0"},
