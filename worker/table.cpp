@@ -78,6 +78,15 @@ absl::Status UntypedTable::pull(Keys keys, std::span<std::byte> values) const {
                          : pull(keys.list(), values.data(), *count);
 }
 
+absl::StatusOr<RowHandles> UntypedTable::locate(Keys keys) const {
+  return core_->locate(keys);
+}
+
+absl::Status UntypedTable::pull(RowHandles& rows, std::span<std::byte> values) const {
+  const absl::StatusOr<std::size_t> count = count_of(values.size());
+  return count.ok() ? pull(rows, values.data(), *count) : count.status();
+}
+
 absl::Status UntypedTable::push(Keys keys, std::span<const std::byte> updates) const {
   const absl::StatusOr<std::size_t> count = count_of(updates.size());
   if (!count.ok()) return count.status();
@@ -112,6 +121,9 @@ absl::Status UntypedTable::pull(std::span<const Key> keys, std::byte* values, st
 }
 absl::Status UntypedTable::pull(KeyRange keys, std::byte* values, std::size_t count) const {
   return core_->pull(keys, values, count);
+}
+absl::Status UntypedTable::pull(RowHandles& rows, std::byte* values, std::size_t count) const {
+  return core_->pull_located(rows, values, count);
 }
 absl::Status UntypedTable::push(std::span<const Key> keys, const std::byte* updates,
                                 std::size_t count) const {

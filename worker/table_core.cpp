@@ -86,10 +86,22 @@ absl::Status TableCore::pull_rest(const Keys& keys, std::byte* out, std::size_t 
   return session_.wait_for(*pull);
 }
 
-absl::Status TableCore::scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> /*use*/) {
+absl::Status TableCore::refuse_as_dense() {
   RETURN_IF_ERROR(enter(KeyRange{}, 0));
   return absl::FailedPreconditionError(
       fmt::format("table \"{}\" is dense: its rows are pulled by their keys", options_.name));
+}
+
+absl::StatusOr<RowHandles> TableCore::locate(const Keys& /*keys*/) {
+  return refuse_as_dense();
+}
+
+absl::Status TableCore::pull_located(RowHandles& /*rows*/, std::byte* /*out*/, std::size_t /*values*/) {
+  return refuse_as_dense();
+}
+
+absl::Status TableCore::scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> /*use*/) {
+  return refuse_as_dense();
 }
 
 absl::StatusOr<std::shared_ptr<Operation>> TableCore::start_call(std::string_view /*function*/,

@@ -25,6 +25,7 @@
 #include "worker/row_layout.hpp"
 #include "worker/server_link.hpp"
 #include "worker/session_core.hpp"
+#include <verbena/row_handles.hpp>
 #include <verbena/sampling.hpp>
 #include <verbena/session.hpp>
 
@@ -51,6 +52,9 @@ class TableCore {
 
   virtual absl::Status pull(std::span<const Key> keys, std::byte* out, std::size_t values) = 0;
   virtual absl::Status pull(KeyRange range, std::byte* out, std::size_t values) = 0;
+  /// For sparse tables. Other tables return FAILED_PRECONDITION.
+  virtual absl::StatusOr<RowHandles> locate(const Keys& keys);
+  virtual absl::Status pull_located(RowHandles& rows, std::byte* out, std::size_t values);
   /// `wait`: whether the push waits until its updates are applied, if the model makes pushes wait for that.
   virtual absl::Status push(std::span<const Key> keys, const std::byte* updates, std::size_t values,
                             bool wait) = 0;
@@ -136,9 +140,9 @@ class TableCore {
   virtual absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
   virtual absl::Status on_push_answer(ServerLink& link, const protocol::PushAnswer& answer);
   virtual absl::Status on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer);
-  /// A server has another region of a sparse table.
   /// A kGone for this table: its payload has as many words as its header says.
   virtual absl::Status on_gone(ServerLink& link, const protocol::BulkMessage& message);
+  /// A server has another region of a sparse table.
   virtual absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added);
   /// The session goes on without that server. REQUIRES: not follows_clocks().
   virtual void on_dead_server(std::uint32_t /*server*/) {}
@@ -185,6 +189,7 @@ class TableCore {
 
  private:
   [[nodiscard]] absl::Status check(const Keys& keys, std::size_t values) const;
+  absl::Status refuse_as_dense();
   absl::Status refuse_as_static(const Keys& keys, std::size_t values, std::string_view distinction);
 };
 

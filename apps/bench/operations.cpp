@@ -26,6 +26,7 @@ const std::vector<std::string>& operation_names() {
                                                "push-sparse-adagrad",
                                                "push-sparse-ftrl",
                                                "pull-sparse",
+                                               "pull-located",
                                                "pull-sparse-read",
                                                "push-applied",
                                                "push-visible",

@@ -38,6 +38,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include <verbena/keys.hpp>
+#include <verbena/row_handles.hpp>
 #include <verbena/sampling.hpp>
 #include <verbena/server_function.hpp>
 #include <verbena/session.hpp>
@@ -127,6 +128,8 @@ class UntypedTable {
 
   absl::Status pull(Keys keys, std::span<std::byte> values) const;
   absl::Status push(Keys keys, std::span<const std::byte> updates) const;
+  absl::StatusOr<RowHandles> locate(Keys keys) const;
+  absl::Status pull(RowHandles& rows, std::span<std::byte> values) const;
   Pending pull_async(Keys keys, std::span<std::byte> values, const OperationOptions& options = {}) const;
   Pending push_async(Keys keys, std::span<const std::byte> updates,
                      const OperationOptions& options = {}) const;
@@ -159,6 +162,7 @@ class UntypedTable {
   // inlined, the compiler knows the kind.
   absl::Status pull(std::span<const Key> keys, std::byte* values, std::size_t count) const;
   absl::Status pull(KeyRange keys, std::byte* values, std::size_t count) const;
+  absl::Status pull(RowHandles& rows, std::byte* values, std::size_t count) const;
   absl::Status push(std::span<const Key> keys, const std::byte* updates, std::size_t count) const;
   absl::Status push(KeyRange keys, const std::byte* updates, std::size_t count) const;
   Pending pull_async(const Keys& keys, std::byte* values, std::size_t count,
@@ -195,6 +199,14 @@ class Table {
   absl::Status push(Keys keys, std::span<const Value> updates) const {
     return keys.is_range() ? untyped_.push(keys.range(), bytes(updates), updates.size())
                            : untyped_.push(keys.list(), bytes(updates), updates.size());
+  }
+
+  /// For sparse tables: finds out where the rows of `keys` are, as far as this worker can see that at once.
+  /// FAILED_PRECONDITION for a dense table, where nothing has to be found.
+  absl::StatusOr<RowHandles> locate(Keys keys) const { return untyped_.locate(keys); }
+  /// As pull() of the same keys. INVALID_ARGUMENT: the handles are another table's.
+  absl::Status pull(RowHandles& rows, std::span<Value> values) const {
+    return untyped_.pull(rows, bytes(values), values.size());
   }
 
   /// As pull(). `keys` are copied; `values` must live until the operation has ended. `values` may hold some

@@ -243,13 +243,81 @@ TEST(SparseTableTest, ScansFindEachRowOnce) {
   }
 }
 
-TEST(SparseTableTest, OnlySparseTablesAreScanned) {
+TEST(SparseTableTest, OnlySparseTablesAreScannedOrLocated) {
   const ClusterResult result =
       run_cluster({.servers = 1, .workers = 1}, [](Session& session) -> absl::Status {
         auto table = session.table<float>({.name = "rows", .rows = 3, .width = 1});
         RETURN_IF_ERROR(table.status());
         const absl::Status status = table->scan([](Key, std::span<const float>) { return wrong("a row"); });
-        return absl::IsFailedPrecondition(status) ? absl::OkStatus() : wrong(status.ToString());
+        if (!absl::IsFailedPrecondition(status)) return wrong(status.ToString());
+        const absl::Status located = table->locate(KeyRange{0, 3}).status();
+        return absl::IsFailedPrecondition(located) ? absl::OkStatus() : wrong(located.ToString());
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+/// Handles are made before there is any row, some more when half of them are there; the index grows between
+/// pulls. A pull by handles is one of the keys.
+TEST(SparseTableTest, HandlesFindWhatKeysFind) {
+  for (const Maps maps : {Maps::kAll, Maps::kNone}) {
+    const ClusterResult result = run_cluster(over(maps, 2, 1), [](Session& session) -> absl::Status {
+      constexpr std::size_t kRows = 3'000;
+      constexpr std::uint32_t kWidth = 3;
+      auto table = session.table<double>({.name = "rows",
+                                          .key_space = KeySpace::kSparse,
+                                          .width = kWidth,
+                                          .consistency = Ssp{0},
+                                          .initial = "uniform",
+                                          .seed = 4});
+      RETURN_IF_ERROR(table.status());
+      std::vector<Key> keys;
+      std::mt19937_64 random(3);
+      for (std::size_t i = 0; i < kRows; ++i) keys.push_back(random());
+      keys.push_back(keys.front());
+      std::vector<double> by_keys(keys.size() * kWidth);
+      std::vector<double> by_handles(by_keys.size());
+      auto early = table->locate(keys);
+      RETURN_IF_ERROR(early.status());
+      EXPECT_THAT(early->keys(), ::testing::ElementsAreArray(keys));
+      auto late = table->locate(KeyRange{0, 0});
+      for (std::size_t times = 0; times < 4; ++times) {
+        RETURN_IF_ERROR(table->pull(keys, by_keys));
+        RETURN_IF_ERROR(table->pull(*early, by_handles));
+        EXPECT_EQ(by_handles, by_keys);
+        // What has not been sent yet is seen, too.
+        for (std::size_t i = times % 2; i < kRows; i += 2) {
+          const std::vector<double> update(kWidth, static_cast<double>(i + times));
+          RETURN_IF_ERROR(table->push(std::span(&keys[i], 1), update));
+        }
+        if (times == 1) late = table->locate(keys);
+        if (times >= 1) RETURN_IF_ERROR(late.status());
+        RETURN_IF_ERROR(table->pull(keys, by_keys));
+        RETURN_IF_ERROR(table->pull(times >= 1 ? *late : *early, by_handles));
+        EXPECT_EQ(by_handles, by_keys);
+        RETURN_IF_ERROR(session.barrier());
+      }
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+TEST(SparseTableTest, HandlesAreForTheirTable) {
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 1}, [](Session& session) -> absl::Status {
+        auto table = session.table<float>({.name = "one", .key_space = KeySpace::kSparse, .width = 2});
+        RETURN_IF_ERROR(table.status());
+        auto other = session.table<float>({.name = "other", .key_space = KeySpace::kSparse, .width = 2});
+        RETURN_IF_ERROR(other.status());
+        std::vector<float> values(4);
+        auto handles = table->locate(std::vector<Key>{1, 2});
+        RETURN_IF_ERROR(handles.status());
+        EXPECT_TRUE(absl::IsInvalidArgument(other->pull(*handles, values)));
+        EXPECT_TRUE(absl::IsInvalidArgument(table->pull(*handles, std::span(values).first(2))));
+        EXPECT_TRUE(absl::IsInvalidArgument(table->locate(std::vector<Key>{kNoKey}).status()));
+        RowHandles none;
+        EXPECT_TRUE(other->pull(none, {}).ok());
+        return table->pull(*handles, values);
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }

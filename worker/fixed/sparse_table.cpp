@@ -31,6 +31,8 @@ constexpr std::size_t kBucketsAnItem = 3;  // its own, the next one, and the ove
 constexpr int kMostRetired = 1000;
 /// Of a table, whose places a worker remembers: some 200 MB.
 constexpr std::size_t kMostKnownRows = std::size_t{1} << 23;
+/// Of a row that has not been found (RowHandles). Others say the part, by its place in parts_, and the row.
+constexpr std::uint64_t kNoPlace = UINT64_MAX;
 /// A key is hashed so many keys before its row is copied, and its entry is looked for so many.
 constexpr std::size_t kIndexAhead = 32;
 constexpr std::size_t kRowAhead = 16;
@@ -169,24 +171,18 @@ absl::Status SparseTable::pull(KeyRange range, std::byte* out, std::size_t value
 
 /// Rows that are cached nowhere are found in two steps, each of which waits for memory: so others are begun
 /// meanwhile.
-template <class Keys>
-std::size_t SparseTable::pull_now(const Keys& keys, std::size_t from, std::byte* out) {
-  struct Ahead {
-    KeyHash hash{0};
-    Part* part = nullptr;
-    const IndexSegment* segment = nullptr;  ///< nullptr: the row is not read in place
-    IndexAnswer::Kind kind = IndexAnswer::Kind::kRetired;
-    const std::byte* row = nullptr;  ///< one that is probably the key's
-  };
+template <class Keys, class Use>
+[[gnu::always_inline]] inline std::size_t SparseTable::look_up(const Keys& keys, std::size_t from,
+                                                               const Use& use) {
   static_assert(std::has_single_bit(kIndexAhead));
   std::array<Ahead, 2 * kIndexAhead> ahead;
   const std::size_t row_bytes = layout_.row_bytes;
-  const auto place = [&](std::size_t i) -> Ahead& { return ahead[i % ahead.size()]; };
+  const auto at = [&](std::size_t i) -> Ahead& { return ahead[i % ahead.size()]; };
   const auto find_segment = [&](std::size_t i) {
-    Ahead& one = place(i);
+    Ahead& one = at(i);
     one.hash = KeyHash(keys[i]);
     one.part = &part_of(one.hash);
-    one.kind = IndexAnswer::Kind::kRetired;
+    one.answer.kind = IndexAnswer::Kind::kRetired;
     one.row = nullptr;
     if (one.part->reading.epoch != session_.epoch()) refresh(*one.part);
     const bool in_place = one.part->cache == nullptr && can_read_in_place(*one.part, keys[i]);
@@ -194,12 +190,11 @@ std::size_t SparseTable::pull_now(const Keys& keys, std::size_t from, std::byte*
     if (one.segment != nullptr) base::prefetch_to_read(&one.segment->buckets[one.hash.bucket()]);
   };
   const auto find_row = [&](std::size_t i) {
-    Ahead& one = place(i);
+    Ahead& one = at(i);
     if (one.segment == nullptr) return;
-    const IndexAnswer answer = protocol::look_up_probably(*one.segment, one.hash);
-    one.kind = answer.kind;
-    if (answer.kind != IndexAnswer::Kind::kFound) return;
-    one.row = one.part->sparse->row(answer.row);
+    one.answer = protocol::look_up_probably(*one.segment, one.hash);
+    if (one.answer.kind != IndexAnswer::Kind::kFound) return;
+    one.row = one.part->sparse->row(one.answer.row);
     if (one.row == nullptr) return;
     base::prefetch_to_read(one.row);
     base::prefetch_to_read(one.row + row_bytes);
@@ -210,18 +205,101 @@ std::size_t SparseTable::pull_now(const Keys& keys, std::size_t from, std::byte*
   for (; from < size; ++from) {
     if (from + kIndexAhead < size) find_segment(from + kIndexAhead);
     if (from + kRowAhead < size) find_row(from + kRowAhead);
-    const Ahead& one = place(from);
-    const Key key = keys[from];
-    std::byte* const to = out + from * row_bytes;
-    if (one.row != nullptr && SparseView::key_of(one.row) == key) [[likely]] {
-      take_row(*one.part, key, one.row, to);
-    } else if (one.kind == IndexAnswer::Kind::kAbsent) {
-      take_absent(*one.part, key, one.part->view->min_clock, to);
-    } else if (!pull_now(*one.part, one.hash, key, to)) {
-      break;
-    }
+    if (!use(from, keys[from], at(from))) break;
   }
   return from;
+}
+
+template <class Keys>
+std::size_t SparseTable::pull_now(const Keys& keys, std::size_t from, std::byte* out) {
+  return look_up(keys, from, [&](std::size_t i, Key key, const Ahead& found) {
+    std::byte* const to = out + i * layout_.row_bytes;
+    if (found.row != nullptr && SparseView::key_of(found.row) == key) [[likely]] {
+      take_row(*found.part, key, found.row, to);
+      return true;
+    }
+    if (found.answer.kind != IndexAnswer::Kind::kAbsent) return pull_now(*found.part, found.hash, key, to);
+    take_absent(*found.part, key, found.part->view->min_clock, to);
+    return true;
+  });
+}
+
+// ---- by handles
+
+std::uint64_t SparseTable::place(const Part& part, Row row) const {
+  return std::uint64_t{place_of(part)} << protocol::kRowBits | index_of(row);
+}
+
+absl::StatusOr<RowHandles> SparseTable::locate(const Keys& keys) {
+  RETURN_IF_ERROR(enter(keys, keys.size() * options_.width));
+  RowHandles rows;
+  rows.table_ = this;
+  try {
+    rows.keys_.resize(keys.size());
+    rows.places_.assign(keys.size(), kNoPlace);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        fmt::format("no memory for handles of {} rows of table \"{}\"", keys.size(), options_.name));
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) rows.keys_[i] = keys[i];
+  look_up(KeyList{rows.keys_}, 0, [&](std::size_t i, Key key, const Ahead& found) {
+    if (found.row != nullptr && SparseView::key_of(found.row) == key)
+      rows.places_[i] = place(*found.part, found.answer.row);
+    return true;
+  });
+  return rows;
+}
+
+absl::Status SparseTable::pull_located(RowHandles& rows, std::byte* out, std::size_t values) {
+  if (rows.table_ != this && rows.size() > 0) {
+    RETURN_IF_ERROR(enter(KeyRange{}, 0));
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": the handles are another table's", options_.name));
+  }
+  return pull_rows(KeyList{rows.keys_}, out, values,
+                   [&](const KeyList& keys) { return pull_at(keys, rows.places_, out); });
+}
+
+/// As pull_now(), but looks first where each row was found before. The row there is the key's if its key says
+/// so: a row that goes loses its key before anything else happens to it, and while this call lasts, none that
+/// has the key when the call looks is given another one, since this worker says in no pull what it has heard
+/// of rows that are gone (worker/lookups.hpp). The values are read after the key, and are written before it.
+std::size_t SparseTable::pull_at(const KeyList& keys, std::span<std::uint64_t> places, std::byte* out) {
+  std::array<const std::byte*, 2 * kRowAhead> ahead;
+  const std::size_t row_bytes = layout_.row_bytes;
+  const auto find_row = [&](std::size_t i) {
+    const std::byte*& row = ahead[i % ahead.size()];
+    row = nullptr;
+    if (places[i] == kNoPlace) return;
+    const SparseView& view = *parts_[places[i] >> protocol::kRowBits]->sparse;
+    row = view.row(Row{places[i] & ((std::uint64_t{1} << protocol::kRowBits) - 1)});
+    if (row == nullptr) return;
+    base::prefetch_to_read(row);
+    base::prefetch_to_read(row + row_bytes);
+  };
+  const std::size_t size = keys.size();
+  for (std::size_t i = 0; i < std::min(kRowAhead, size); ++i) find_row(i);
+  for (std::size_t i = 0; i < size; ++i) {
+    if (i + kRowAhead < size) find_row(i + kRowAhead);
+    const Key key = keys[i];
+    std::byte* const to = out + i * row_bytes;
+    if (const std::byte* const row = ahead[i % ahead.size()]; row != nullptr) {
+      Part& part = *parts_[places[i] >> protocol::kRowBits];
+      if (part.reading.epoch != session_.epoch()) refresh(part);
+      if (part.cache == nullptr && can_read_in_place(part, key) && SparseView::key_of(row) == key)
+          [[likely]] {
+        take_row(part, key, row, to);
+        continue;
+      }
+    }
+    const KeyHash hash(key);
+    Part& part = part_of(hash);
+    if (!pull_now(part, hash, key, to)) return i;
+    if (part.cache != nullptr) continue;
+    const std::optional<Row> row = part.sparse->find(hash, key);
+    places[i] = row ? place(part, *row) : kNoPlace;
+  }
+  return size;
 }
 
 /// REQUIRES: what the part knows about reading is up to date.

@@ -83,6 +83,8 @@ class SparseTable : public FixedTable {
 
   absl::Status pull(std::span<const Key> keys, std::byte* out, std::size_t values) override;
   absl::Status pull(KeyRange range, std::byte* out, std::size_t values) override;
+  absl::StatusOr<RowHandles> locate(const Keys& keys) override;
+  absl::Status pull_located(RowHandles& rows, std::byte* out, std::size_t values) override;
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   [[nodiscard]] bool has_keys_of(std::uint32_t server) const override;
   absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) override;
@@ -95,12 +97,27 @@ class SparseTable : public FixedTable {
   using Item = SparsePull::Item;
 
   std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;
+  /// Where a key's row is, as far as its index has been looked at.
+  struct Ahead {
+    protocol::KeyHash hash{0};
+    Part* part = nullptr;
+    const protocol::IndexSegment* segment = nullptr;  ///< nullptr: the row is not read in place
+    protocol::IndexAnswer answer;                     ///< kFound: the row is probably the key's
+    const std::byte* row = nullptr;                   ///< nullptr: that one is not at hand
+  };
+  /// Looks for the rows of the keys from `from` on, many at a time; calls use(index, key, place) for one key
+  /// after the other until it returns false. Returns the index of that key, or keys.size().
+  template <class Keys, class Use>
+  std::size_t look_up(const Keys& keys, std::size_t from, const Use& use);
   /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size().
   template <class Keys>
   std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
+  std::size_t pull_at(const KeyList& keys, std::span<std::uint64_t> places, std::byte* out);
   bool pull_now(Part& part, const protocol::KeyHash& hash, Key key, std::byte* out);
   bool read_in_place(Part& part, const protocol::KeyHash& hash, Key key, std::byte* out);
   [[nodiscard]] bool can_read_in_place(Part& part, Key key) const;
+  /// Of the part and the row, for RowHandles.
+  [[nodiscard]] std::uint64_t place(const Part& part, Row row) const;
   void take_row(Part& part, Key key, const std::byte* row, std::byte* out);
   void take_absent(Part& part, Key key, consistency::Clock min_clock, std::byte* out);
 
