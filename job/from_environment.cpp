@@ -27,6 +27,7 @@
 #include "job/line_stream.hpp"
 #include "job/pmix_rendezvous.hpp"
 #include "job/secret_handover.hpp"
+#include "job/server_place.hpp"
 #include "job/starters.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
@@ -82,7 +83,7 @@ class OwnServer {
                                                           ServerOptions options) {
     auto transport = backend.make(how);
     if (!transport.ok()) return transport.status();
-    options.address = backend.fresh_address(random_job_name());
+    options.address = backend.fresh_address(ServerPlace::fresh(::getpid(), options.rank).text());
     auto server = server::Server::create(**transport, options);
     if (!server.ok()) return server.status();
     std::string address = (*transport)->listening_address();

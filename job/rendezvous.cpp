@@ -5,7 +5,6 @@
 
 #include <array>
 #include <fstream>
-#include <random>
 
 namespace verbena::job {
 
@@ -15,11 +14,6 @@ std::string host_identity() {
   std::array<char, 64> network{};
   (void)!::readlink("/proc/self/ns/net", network.data(), network.size() - 1);
   return fmt::format("{}/{}/{}", boot, network.data(), ::geteuid());
-}
-
-std::string random_job_name() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
 }
 
 }  // namespace verbena::job

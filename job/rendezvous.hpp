@@ -52,7 +52,4 @@ class Rendezvous {
 /// where the shared-memory transport's sockets live).
 std::string host_identity();
 
-/// A name of 64 random bits, so that two jobs of one host do not meet.
-std::string random_job_name();
-
 }  // namespace verbena::job

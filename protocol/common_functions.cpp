@@ -216,6 +216,32 @@ struct Set {
   std::vector<double> words;  ///< room for a row
 };
 
+/// The rows themselves, in the order of their keys in a list, or in no order that means anything.
+struct Values {
+  static constexpr std::string_view kName = "values";
+  static absl::Status check(const FunctionCall& call) {
+    if (call.width <= kMaxFunctionResults) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        fmt::format("rows of {} values are too wide for a result, which has "
+                    "{} numbers at most",
+                    call.width, kMaxFunctionResults));
+  }
+  explicit Values(const FunctionCall& /*call*/) {}
+  template <class Value>
+  void on_row(const FunctionRow& row, const Value* values) {
+    if (all.numbers.size() > kMaxFunctionResults) return;  // too many, which will be said
+    all.keys.push_back(row.key());
+    all.numbers.insert(all.numbers.end(), values, values + row.width());
+  }
+  [[nodiscard]] FunctionResult result() { return std::move(all); }
+  static void merge(FunctionResult& result, const FunctionResult& part, const FunctionCall& /*call*/) {
+    result.keys.insert(result.keys.end(), part.keys.begin(), part.keys.end());
+    result.numbers.insert(result.numbers.end(), part.numbers.begin(), part.numbers.end());
+  }
+
+  FunctionResult all;
+};
+
 /// What the table takes, by part: TableMemory.
 struct Memory {
   static constexpr std::string_view kName = "memory";
@@ -240,7 +266,7 @@ std::span<const ServerFunctionKind> common_functions() {
   static const std::array kKinds = {server_function_kind<Norms>(),       server_function_kind<Top>(),
                                     server_function_kind<Regularizer>(), server_function_kind<Regularize>(),
                                     server_function_kind<Scale>(),       server_function_kind<Set>(),
-                                    server_function_kind<Memory>()};
+                                    server_function_kind<Values>(),      server_function_kind<Memory>()};
   return kKinds;
 }
 

@@ -23,7 +23,12 @@ enum class ControlKind : std::uint32_t {
   kKeyAnswers,
   kPushAnswer,
   kInstallAnswer,
-  kRegionAdded
+  kRegionAdded,
+  kObserve,
+  kObserved,
+  kDescribe,
+  kInspect,
+  kInspected
 };
 
 constexpr std::size_t words_of(std::uint32_t bits) {
@@ -66,6 +71,11 @@ class Writer {
     for (const std::uint32_t number : numbers) words[number / 64] |= std::uint64_t{1} << (number % 64);
     u32(static_cast<std::uint32_t>(words.size()));
     for (const std::uint64_t word : words) u64(word);
+  }
+  /// Writes how many words there are, then the words.
+  void words(const std::vector<std::uint64_t>& values) {
+    u32(static_cast<std::uint32_t>(values.size()));
+    raw(values.data(), values.size() * sizeof(std::uint64_t));
   }
   void text(std::string_view value) {
     u32(static_cast<std::uint32_t>(value.size()));
@@ -141,6 +151,14 @@ class Reader {
       for (std::uint64_t i = 0; i < length && ok_; ++i, ++item.key) items.push_back(item);
     }
     return items;
+  }
+  /// Reads words as Writer writes them.
+  std::vector<std::uint64_t> words(std::size_t most) {
+    const std::size_t count = u32();
+    std::vector<std::uint64_t> values;
+    ok_ &= count <= most && count * sizeof(std::uint64_t) <= bytes_.size();
+    for (std::size_t i = 0; i < count && ok_; ++i) values.push_back(u64());
+    return values;
   }
   /// Reads a set as Writer writes it.
   std::vector<std::uint32_t> set(std::uint32_t limit) {
@@ -259,6 +277,38 @@ struct Encoder {
     out.u64(answer.tag);
     return out.take();
   }
+  std::string operator()(const Observe&) const { return Writer(ControlKind::kObserve).take(); }
+  std::string operator()(const Observed& observed) const {
+    Writer out(ControlKind::kObserved);
+    for (const std::uint32_t value : {observed.server, observed.servers, observed.workers, observed.left,
+                                      observed.lanes, observed.tables}) {
+      out.u32(value);
+    }
+    out.u64(static_cast<std::uint64_t>(observed.clock));
+    return out.take();
+  }
+  std::string operator()(const Describe& describe) const {
+    Writer out(ControlKind::kDescribe);
+    out.u32(describe.table);
+    return out.take();
+  }
+  std::string operator()(const Inspect& inspect) const {
+    Writer out(ControlKind::kInspect);
+    out.u32(inspect.table);
+    out.u32(inspect.lane);
+    out.u64(inspect.first_row);
+    out.u64(inspect.most_rows);
+    out.text(inspect.text);
+    out.words(inspect.keys);
+    return out.take();
+  }
+  std::string operator()(const Inspected& inspected) const {
+    Writer out(ControlKind::kInspected);
+    out.u64(inspected.rows);
+    out.u64(inspected.words_left);
+    out.words(inspected.words);
+    return out.take();
+  }
 };
 
 Hello read_hello(Reader& in) {
@@ -352,6 +402,37 @@ InstallAnswer read_install_answer(Reader& in) {
   return answer;
 }
 
+Observed read_observed(Reader& in) {
+  Observed observed;
+  observed.server = in.u32();
+  observed.servers = in.u32();
+  observed.workers = in.u32();
+  observed.left = in.u32();
+  observed.lanes = in.u32();
+  observed.tables = in.u32();
+  observed.clock = static_cast<std::int64_t>(in.u64());
+  return observed;
+}
+
+Inspect read_inspect(Reader& in) {
+  Inspect inspect;
+  inspect.table = in.u32();
+  inspect.lane = in.u32();
+  inspect.first_row = in.u64();
+  inspect.most_rows = in.u64();
+  inspect.text = in.text(kMaxNameBytes);
+  inspect.keys = in.words(kMaxInspectedKeys);
+  return inspect;
+}
+
+Inspected read_inspected(Reader& in) {
+  Inspected inspected;
+  inspected.rows = in.u64();
+  inspected.words_left = in.u64();
+  inspected.words = in.words(kMaxInspectedWords);
+  return inspected;
+}
+
 absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
   switch (kind) {
     case ControlKind::kHello:
@@ -378,6 +459,16 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
       return read_install_answer(in);
     case ControlKind::kRegionAdded:
       return read_region_added(in);
+    case ControlKind::kObserve:
+      return Observe{};
+    case ControlKind::kObserved:
+      return read_observed(in);
+    case ControlKind::kDescribe:
+      return Describe{in.u32()};
+    case ControlKind::kInspect:
+      return read_inspect(in);
+    case ControlKind::kInspected:
+      return read_inspected(in);
   }
   return absl::InvalidArgumentError(
       fmt::format("control message of unknown kind {}", static_cast<std::uint32_t>(kind)));
@@ -427,6 +518,11 @@ absl::Status check(const ControlMessage& message) {
   } else if (const auto* welcome = std::get_if<Welcome>(&message)) {
     if (welcome->lanes == 0 || welcome->lanes > kMaxLanes) {
       return absl::InvalidArgumentError(fmt::format("welcome with {} lanes", welcome->lanes));
+    }
+  } else if (const auto* observed = std::get_if<Observed>(&message)) {
+    if (observed->lanes == 0 || observed->lanes > kMaxLanes || observed->server >= observed->servers) {
+      return absl::InvalidArgumentError(
+          fmt::format("server {} of {} with {} lanes", observed->server, observed->servers, observed->lanes));
     }
   } else if (const auto* open = std::get_if<OpenTable>(&message)) {
     return check(*open);

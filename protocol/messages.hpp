@@ -2,7 +2,8 @@
 // 8-byte aligned; docs/protocol.md has both byte by byte.
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
-// RegionAdded, Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers, PushAnswer, InstallAnswer. Bulk
+// RegionAdded, Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers, PushAnswer, InstallAnswer; and with an
+// observer, which is no worker and only looks, Observe/Observed, Describe/OpenTable, Inspect/Inspected. Bulk
 // messages travel through a message ring: updates, pushes, calls, clocks and subscriptions to the server;
 // rows, results and clocks to the worker. Every decode function takes bytes that anyone may have written and
 // checks all of them: INVALID_ARGUMENT.
@@ -34,7 +35,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 19;
+constexpr std::uint32_t kVersion = 20;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -248,12 +249,61 @@ struct InstallAnswer {
   friend bool operator==(const InstallAnswer&, const InstallAnswer&) = default;
 };
 
+/// Observer → server: first, and whenever it wants to know how the job is.
+struct Observe {};
+
+/// Server → observer, the answer to Observe.
+struct Observed {
+  std::uint32_t server = 0;
+  std::uint32_t servers = 0;
+  std::uint32_t workers = 0;  ///< of the job
+  std::uint32_t left = 0;     ///< of these, how many have left
+  std::uint32_t lanes = 0;
+  std::uint32_t tables = 0;  ///< that are open
+  /// The least that a worker has told this server; of workers that have not left. Workers tell it only to
+  /// servers whose tables need it.
+  std::int64_t clock = 0;
+};
+
+/// Observer → server: what is that table like? The answer is the OpenTable that it was opened with.
+struct Describe {
+  std::uint32_t table = 0;
+};
+
+/// Observer → server: a call of a server function that changes no rows, for one lane. The next one may come
+/// when all of the answer is there.
+struct Inspect {
+  std::uint32_t table = 0;
+  std::uint32_t lane = 0;
+  /// If there are no keys: which of the lane's rows, counted from its first one.
+  std::uint64_t first_row = 0;
+  std::uint64_t most_rows = UINT64_MAX;
+  std::string text;       ///< the function, with its parameters
+  std::vector<Key> keys;  ///< at most kMaxInspectedKeys; those of other lanes are passed over
+};
+constexpr std::size_t kMaxInspectedKeys = 256;
+
+/// Server → observer: a piece of the answer to Inspect, which is a CallAnswer (server_function.hpp).
+struct Inspected {
+  std::uint64_t rows = 0;  ///< of the lane, when it was looked at
+  std::uint64_t words_left = 0;
+  std::vector<std::uint64_t> words;  ///< at most kMaxInspectedWords
+};
+constexpr std::size_t kMaxInspectedWords = 448;
+
 /// A worker that waits for more answers than this from one server breaks the rules. A push counts for its
 /// records and one more, an install for one.
 constexpr std::size_t kMaxOpenRequests = 65536;
 
 using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration,
-                                    KeyRequests, KeyAnswers, PushAnswer, InstallAnswer, RegionAdded>;
+                                    KeyRequests, KeyAnswers, PushAnswer, InstallAnswer, RegionAdded, Observe,
+                                    Observed, Describe, Inspect, Inspected>;
+
+/// Whether only observers send such messages.
+inline bool comes_from_observer(const ControlMessage& message) {
+  return std::holds_alternative<Observe>(message) || std::holds_alternative<Describe>(message) ||
+         std::holds_alternative<Inspect>(message);
+}
 
 [[nodiscard]] std::string encode(const ControlMessage& message);
 absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes);

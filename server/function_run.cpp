@@ -8,11 +8,12 @@ namespace verbena::server {
 
 FunctionRun::FunctionRun(std::uint32_t worker, std::uint32_t table, consistency::Clock clock,
                          protocol::CallMessage message,
-                         const absl::StatusOr<protocol::BoundFunction>& function)
+                         const absl::StatusOr<protocol::BoundFunction>& function, const Window& window)
     : worker_(worker),
       table_(table),
       clock_(clock),
       message_(std::move(message)),
+      window_(window),
       status_(function.status()),
       changes_rows_(function.ok() && function->changes_rows()),
       makes_rows_(function.ok() && function->makes_rows()) {
@@ -30,14 +31,17 @@ TableMemory FunctionRun::memory_of(const LanePart& part) {
 
 void FunctionRun::begin_range(const LanePart& part) {
   if (part.sparse != nullptr) {
-    end_ = part.sparse->rows_made();
-    return;
+    rows_ = part.sparse->rows_made();
+  } else {
+    const KeyRange all = part.keys;
+    const Key first = std::clamp(message_.range.first, all.first, all.last);
+    const Key last = std::clamp(message_.range.last, first, all.last);
+    next_ = first == last ? 0 : index_of(part.range.row_of(first));
+    rows_ = last - first;
   }
-  const KeyRange all = part.keys;
-  const Key first = std::clamp(message_.range.first, all.first, all.last);
-  const Key last = std::clamp(message_.range.last, first, all.last);
-  next_ = first == last ? 0 : index_of(part.range.row_of(first));
-  end_ = next_ + (last - first);
+  const std::uint64_t first = std::min(window_.first, rows_);
+  next_ += first;
+  end_ = next_ + std::min(window_.most, rows_ - first);
 }
 
 void FunctionRun::finish() {
@@ -52,16 +56,21 @@ void FunctionRun::finish() {
 std::size_t FunctionRun::write_piece(protocol::BulkHeader header, std::span<std::byte> to) {
   protocol::ResultPiece piece{.tag = message_.tag};
   const std::size_t room = (to.size() - sizeof header - sizeof piece) / sizeof(std::uint64_t);
-  const std::size_t words = std::min(room, words_.size() - told_);
+  const std::span<const std::uint64_t> words = take_words(room);
   header.kind = protocol::BulkKind::kResult;
   header.table = table_;
-  header.count = static_cast<std::uint32_t>(words);
-  piece.words_left = words_.size() - told_ - words;
+  header.count = static_cast<std::uint32_t>(words.size());
+  piece.words_left = words_left();
   std::memcpy(to.data(), &header, sizeof header);
   std::memcpy(to.data() + sizeof header, &piece, sizeof piece);
-  std::memcpy(to.data() + sizeof header + sizeof piece, words_.data() + told_, words * sizeof(std::uint64_t));
-  told_ += words;
-  return sizeof header + sizeof piece + words * sizeof(std::uint64_t);
+  std::memcpy(to.data() + sizeof header + sizeof piece, words.data(), words.size_bytes());
+  return sizeof header + sizeof piece + words.size_bytes();
+}
+
+std::span<const std::uint64_t> FunctionRun::take_words(std::size_t most) {
+  const std::span<const std::uint64_t> words = std::span(words_).subspan(told_, std::min(most, words_left()));
+  told_ += words.size();
+  return words;
 }
 
 }  // namespace verbena::server

@@ -23,9 +23,21 @@ namespace verbena::server {
 
 class FunctionRun {
  public:
+  /// Of a call by an observer, who is no worker.
+  static constexpr std::uint32_t kNoWorker = UINT32_MAX;
+  /// Of the rows of a call without keys: so many, from the first one on.
+  struct Window {
+    std::uint64_t first = 0;
+    std::uint64_t most = UINT64_MAX;
+  };
+
   /// `function`: the call's, or why it cannot be.
   FunctionRun(std::uint32_t worker, std::uint32_t table, consistency::Clock clock,
-              protocol::CallMessage message, const absl::StatusOr<protocol::BoundFunction>& function);
+              protocol::CallMessage message, const absl::StatusOr<protocol::BoundFunction>& function,
+              const Window& window);
+  FunctionRun(std::uint32_t worker, std::uint32_t table, consistency::Clock clock,
+              protocol::CallMessage message, const absl::StatusOr<protocol::BoundFunction>& function)
+      : FunctionRun(worker, table, clock, std::move(message), function, Window()) {}
 
   [[nodiscard]] std::uint32_t worker() const { return worker_; }
   [[nodiscard]] std::uint32_t table() const { return table_; }
@@ -61,7 +73,12 @@ class FunctionRun {
   void finish();
   /// Writes the next piece behind a header; returns the bytes of both. REQUIRES: there is room for a word.
   std::size_t write_piece(protocol::BulkHeader header, std::span<std::byte> to);
-  [[nodiscard]] bool is_told() const { return told_ == words_.size(); }
+  /// The next words of the answer, at most so many.
+  std::span<const std::uint64_t> take_words(std::size_t most);
+  [[nodiscard]] std::size_t words_left() const { return words_.size() - told_; }
+  [[nodiscard]] bool is_told() const { return words_left() == 0; }
+  /// How many rows there were for the window.
+  [[nodiscard]] std::uint64_t rows() const { return rows_; }
 
  private:
   void begin_range(const LanePart& part);
@@ -74,6 +91,8 @@ class FunctionRun {
   const std::uint32_t table_;
   const consistency::Clock clock_;
   protocol::CallMessage message_;
+  const Window window_;
+  std::uint64_t rows_ = 0;
   absl::Status status_;
   bool changes_rows_ = false;
   bool makes_rows_ = false;

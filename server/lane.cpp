@@ -526,6 +526,7 @@ void Lane::visit(Table& table, FunctionRun& run, Key key, Row row, std::span<con
 
 void Lane::end_call(std::shared_ptr<FunctionRun> run) {
   run->finish();
+  if (run->worker() == FunctionRun::kNoWorker) return inspected_.push(std::move(run));
   Worker& worker = workers_[run->worker()];
   worker.results.push_back(std::move(run));
   list(worker);

@@ -30,7 +30,8 @@
 //     SparsePart says. If the system refuses memory for these, or for a sparse
 //     table that grows, the lane stops and says so: has_failed().
 //
-// Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
+// Thread safety: enqueue(), take_outgoing() and take_inspected() from any thread; poll() from one thread at a
+// time.
 #pragma once
 
 #include <oneapi/tbb/concurrent_queue.h>
@@ -88,7 +89,7 @@ struct LaneTask {
   consistency::Clock clock = 0;              ///< kClock
   std::uint64_t heard = 0;                   ///< kHeard: a position in the log of what is gone
   consistency::ExampleCounts examples = {};  ///< kClock: those of the clock before
-  std::shared_ptr<FunctionRun> call = {};    ///< kCall
+  std::shared_ptr<FunctionRun> call = {};    ///< kCall; its worker may be none, see FunctionRun
   KeyList keys = {};                         ///< kUpdates: the list that packed updates name, or are to name
 };
 
@@ -106,6 +107,8 @@ class Lane {
   void add_push_buffer(PushBuffer* buffer) { workers_[buffer->worker].free.push(buffer); }
   [[nodiscard]] bool take_outgoing(PushBuffer*& buffer) { return outgoing_.try_pop(buffer); }
   void give_back(PushBuffer* buffer) { workers_[buffer->worker].free.push(buffer); }
+  /// An observer's call that has ended.
+  [[nodiscard]] bool take_inspected(std::shared_ptr<FunctionRun>& run) { return inspected_.try_pop(run); }
 
   /// A bounded piece of work; false if there was none. Waits for nothing, but for the transport's thread if a
   /// sparse table grows faster than that thread gets it memory (region_desk.hpp).
@@ -277,6 +280,7 @@ class Lane {
   consistency::Clock bound_ = consistency::kNoBound;    ///< the tightest that a table has on its readers
   tbb::concurrent_queue<LaneTask> tasks_;
   tbb::concurrent_queue<PushBuffer*> outgoing_;
+  tbb::concurrent_queue<std::shared_ptr<FunctionRun>> inspected_;
   absl::Status failure_;  ///< constant once has_failed_
   std::atomic<bool> has_failed_ = false;
   consistency::VectorClock clocks_;

@@ -1,4 +1,4 @@
-// A connection of a server: a worker's once it has said hello, a stranger's before that.
+// A connection of a server: a worker's once it has said hello, or an observer's; a stranger's before that.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include "consistency/rules.hpp"
 #include "server/answer_queue.hpp"
+#include "server/function_run.hpp"
 #include "server/lane.hpp"
 #include "server/push_channel.hpp"
 #include "transport/heartbeat.hpp"
@@ -49,14 +50,17 @@ struct Peer {
   std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first
   std::unique_ptr<PushChannel> pushes;
   AnswerQueue answers;
+  bool is_observer = false;
+  std::shared_ptr<FunctionRun> inspection;  ///< what an observer has asked for; a lane has it until it ends
+  bool has_inspected = false;               ///< it has ended, and the observer is to be told
 
   [[nodiscard]] bool is_worker() const { return worker != kNoWorker; }
   /// It can be told something.
   [[nodiscard]] bool is_there() const { return !left && !closed; }
   /// There is something to do that no event will announce.
   [[nodiscard]] bool is_busy() const {
-    const bool waits =
-        !control.empty() || !answers.empty() || !in_inbox.empty() || (pushes && pushes->is_busy());
+    const bool waits = !control.empty() || !answers.empty() || !in_inbox.empty() || has_inspected ||
+                       (pushes && pushes->is_busy());
     return connection && (waits || owes_credit || closed);
   }
 };
@@ -89,8 +93,8 @@ class PeerList {
   std::vector<Peer*> taken_;
 };
 
-/// Peers that are not workers: those that have just connected, and those that were refused. They are given
-/// little time, and there may be few of them.
+/// Peers that are neither workers nor observers: those that have just connected, and those that were refused.
+/// They are given little time, and there may be few of them.
 class Strangers {
  public:
   /// `workers`: of the job. So many more may be connected at the same time.
@@ -121,7 +125,7 @@ class Strangers {
   }
 
  private:
-  static bool is_one(const Peer* peer) { return !peer->is_worker() && !peer->closed; }
+  static bool is_one(const Peer* peer) { return !peer->is_worker() && !peer->is_observer && !peer->closed; }
   void note_silent(const Peer& peer, transport::TimePoint now);
 
   const std::size_t most_;

@@ -12,6 +12,7 @@
 #include "base/return_if_error.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/server_function.hpp"
+#include "server/function_run.hpp"
 #include "server/sparse_shard.hpp"
 
 namespace verbena::server {
@@ -22,6 +23,7 @@ namespace {
 constexpr auto kLockPatience = std::chrono::microseconds(20);
 /// How many polls with events come before the clock is read for the workers' heartbeats.
 constexpr std::uint32_t kPollsBeforeWatch = 256;
+constexpr std::ptrdiff_t kMostObservers = 16;
 // The weights can take all counts that the protocol lets through.
 static_assert(protocol::kMaxExamples == consistency::kMaxExamples);
 
@@ -142,6 +144,7 @@ bool Server::look_after(Peer& peer) {
   if (!peer.connection) return false;
   if (!peer.closed) peer.control.flush(*peer.connection);
   send_answers(peer);
+  send_inspected(peer);
   bool worked = release_inbox(peer);
   if (peer.pushes && peer.pushes->is_connected()) worked |= send_outgoing(peer);
   return drop_if_closed(peer) || worked;
@@ -198,6 +201,8 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
   if (status.ok()) {
     if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
       status = on_hello(peer, *hello);
+    } else if (protocol::comes_from_observer(*message)) {
+      status = on_observer(peer, *message);
     } else if (!peer.is_worker() && std::holds_alternative<protocol::Failed>(*message)) {
       // It was refused and takes its leave.
     } else if (!peer.is_worker()) {
@@ -287,6 +292,97 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
                           .reads_in_place = reads_in_place});
   if (ended_ >= 0) tell_end_of_iteration(peer);
   return absl::OkStatus();
+}
+
+// ---- observers
+
+absl::Status Server::on_observer(Peer& peer, const protocol::ControlMessage& message) {
+  if (!status_.ok()) return status_;
+  if (peer.is_worker()) return absl::FailedPreconditionError("is a worker, and observes");
+  if (std::holds_alternative<protocol::Observe>(message)) return admit_observer(peer);
+  if (!peer.is_observer) return absl::FailedPreconditionError("spoke before it said that it observes");
+  if (const auto* inspect = std::get_if<protocol::Inspect>(&message)) return on_inspect(peer, *inspect);
+  const std::uint32_t table = std::get<protocol::Describe>(message).table;
+  if (table >= shards_.size())
+    return absl::InvalidArgumentError(fmt::format("asks for table {} of {}", table, shards_.size()));
+  reply(peer, shards_[table].table);
+  return absl::OkStatus();
+}
+
+absl::Status Server::admit_observer(Peer& peer) {
+  const auto others = std::count_if(peers_.begin(), peers_.end(),
+                                    [](const auto& other) { return other->is_observer && !other->closed; });
+  if (!peer.is_observer && others >= kMostObservers)
+    return absl::ResourceExhaustedError(fmt::format("there are {} observers already", others));
+  peer.is_observer = true;
+  reply(peer, observed());
+  return absl::OkStatus();
+}
+
+protocol::Observed Server::observed() const {
+  consistency::Clock clock = consistency::VectorClock::kLeft;
+  for (const Peer* const worker : workers_) {
+    if (worker == nullptr || !worker->left) clock = std::min(clock, worker == nullptr ? 0 : worker->clock);
+  }
+  return {.server = options_.rank,
+          .servers = options_.servers,
+          .workers = options_.workers,
+          .left = left_,
+          .lanes = static_cast<std::uint32_t>(lanes_.size()),
+          .tables = static_cast<std::uint32_t>(shards_.size()),
+          .clock = clock};
+}
+
+absl::Status Server::on_inspect(Peer& peer, const protocol::Inspect& inspect) {
+  if (peer.inspection != nullptr) return absl::FailedPreconditionError("asks before it has its answer");
+  if (inspect.table >= shards_.size() || inspect.lane >= lanes_.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("asks about table {}, lane {}", inspect.table, inspect.lane));
+  }
+  const FixedShard* const shard = shards_[inspect.table].for_lanes();
+  absl::StatusOr<protocol::BoundFunction> function = absl::FailedPreconditionError(fmt::format(
+      "table \"{}\" is dynamic: server functions are for static ones", shards_[inspect.table].table.name));
+  if (shard != nullptr) function = protocol::BoundFunction::find(inspect.text, shard->rule, 0);
+  if (function.ok() && function->changes_rows()) {
+    function =
+        absl::PermissionDeniedError(fmt::format("{} changes rows, and observers only look", inspect.text));
+  }
+  const bool is_possible = function.ok();
+  peer.inspection = std::make_shared<FunctionRun>(
+      FunctionRun::kNoWorker, inspect.table, 0,
+      protocol::CallMessage{.range = kAllKeys, .keys = inspect.keys, .text = inspect.text}, function,
+      FunctionRun::Window{inspect.first_row, inspect.most_rows});
+  if (is_possible) {
+    enqueue(inspect.lane, {.kind = LaneTask::Kind::kCall, .call = peer.inspection});
+  } else {
+    peer.inspection->finish();
+    peer.has_inspected = true;
+  }
+  return absl::OkStatus();
+}
+
+void Server::take_inspected(Lane& lane) {
+  std::shared_ptr<FunctionRun> run;
+  while (lane.take_inspected(run)) {
+    for (const std::unique_ptr<Peer>& peer : peers_) {
+      if (peer->inspection != run) continue;  // whose is gone by now
+      peer->has_inspected = true;
+      to_do_.add(*peer);
+    }
+  }
+}
+
+void Server::send_inspected(Peer& peer) {
+  while (peer.has_inspected && peer.control.empty() && peer.is_there()) {
+    FunctionRun& run = *peer.inspection;
+    const std::span<const std::uint64_t> words = run.take_words(protocol::kMaxInspectedWords);
+    reply(peer,
+          protocol::Inspected{
+              .rows = run.rows(), .words_left = run.words_left(), .words = {words.begin(), words.end()}});
+    if (!run.is_told()) continue;
+    peer.inspection.reset();
+    peer.has_inspected = false;
+  }
 }
 
 absl::StatusOr<protocol::Descriptor> Server::grant_clock_board(Peer& peer) const {
@@ -586,6 +682,7 @@ void Server::reject(Peer& peer, const absl::Status& because) {
     fail(with_name(peer.connection->peer_name(), why));
     return;
   }
+  if (std::exchange(peer.is_observer, false)) strangers_.add(peer, transport_.now());
   strangers_.refuse(peer, std::string(why.message()), transport_.now());
   reply(peer, protocol::Failed{static_cast<std::uint32_t>(why.code()), std::string(why.message())});
 }
@@ -660,6 +757,7 @@ void Server::take_outgoing() {
     if (lanes_[lane]->has_failed()) {
       fail(with_name(fmt::format("lane {} of server {}", lane, options_.rank), lanes_[lane]->failure()));
     }
+    take_inspected(*lanes_[lane]);
     PushBuffer* buffer = nullptr;
     while (lanes_[lane]->take_outgoing(buffer)) {
       Peer& peer = *workers_[buffer->worker];

@@ -7,6 +7,9 @@
 // worker is told why, and status() says it. (One that dies may be let go, see
 // ServerOptions::outlives_workers.) A worker that says goodbye holds nobody back from then on.
 //
+// Besides workers there may be observers, which ask what there is and call functions that change nothing.
+// Whatever becomes of them, the job does not notice.
+//
 // It has many functions, one for each thing that may happen. What has a state of its own is a class: Shards,
 // Lane, RegionDesk, Strangers, and Peer with its AnswerQueue and PushChannel. What remains here is what
 // connects them: events, messages, and how a job ends.
@@ -88,6 +91,10 @@ class Server : private ShardHost {
   void hear(Peer& peer);
   void on_message(Peer& peer, std::span<const std::byte> bytes);
   absl::Status on_hello(Peer& peer, const protocol::Hello& hello);
+  absl::Status on_observer(Peer& peer, const protocol::ControlMessage& message);
+  absl::Status admit_observer(Peer& peer);
+  absl::Status on_inspect(Peer& peer, const protocol::Inspect& inspect);
+  [[nodiscard]] protocol::Observed observed() const;
   absl::StatusOr<protocol::Descriptor> grant_clock_board(Peer& peer) const;
   absl::Status on_open_table(Peer& peer, const protocol::OpenTable& open);
   void on_goodbye(Peer& peer);
@@ -122,6 +129,8 @@ class Server : private ShardHost {
   void send_answers(Peer& peer);
   void carry_out(RegionDesk::Order& order);
   void take_outgoing();
+  void take_inspected(Lane& lane);
+  void send_inspected(Peer& peer);
   void give_back(std::uint32_t lane, PushBuffer* buffer);
   bool look_after(Peer& peer);
   bool release_inbox(Peer& peer);

@@ -71,6 +71,10 @@ struct Backend {
   /// UNAVAILABLE: it is not possible to look for one. An empty function if the backend uses no device.
   std::function<absl::StatusOr<RdmaDevice>(const BackendOptions&)> find_device = nullptr;
 
+  /// Addresses at which processes of this user listen on this host. An empty function if that cannot be found
+  /// out.
+  std::function<std::vector<std::string>()> listening = nullptr;
+
   [[nodiscard]] std::string address(std::string_view place) const;
   /// An address to listen at that nobody else uses: at `name`, which the caller must choose so that it is
   /// unique, or at any free port.

@@ -160,11 +160,7 @@ absl::StatusOr<FunctionResult> UntypedTable::call(std::string_view function, Key
 absl::StatusOr<TableMemory> UntypedTable::memory() const {
   const absl::StatusOr<FunctionResult> result = call("memory", kAllKeys);
   if (!result.ok()) return result.status();
-  TableMemory memory;
-  const auto numbers = memory.numbers();
-  for (std::size_t i = 0; i < std::min(numbers.size(), result->numbers.size()); ++i)
-    *numbers[i] = static_cast<std::uint64_t>(result->numbers[i]);
-  return memory;
+  return TableMemory::of(*result);
 }
 
 PendingResult UntypedTable::call_async(std::string_view function, Keys keys, std::span<const double> numbers,

@@ -17,7 +17,7 @@
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
-#include "job/rendezvous.hpp"
+#include "job/server_place.hpp"
 #include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/host_port.hpp"
@@ -320,18 +320,14 @@ std::vector<std::string> server_addresses(const JobOptions& options) {
   const transport::Backend& backend = backend_of(decided_by_hand(options));
   std::vector<std::string> all;
   for (std::uint32_t rank = 0; rank < options.servers; ++rank) {
-    all.push_back(backend.address(options.addresses.empty() ? server_place(options.job, rank)
+    all.push_back(backend.address(options.addresses.empty() ? job::ServerPlace{options.job, rank}.text()
                                                             : options.addresses[rank]));
   }
   return all;
 }
 
-std::string server_place(const std::string& job, std::uint32_t rank) {
-  return fmt::format("{}/server-{}", job, rank);
-}
-
-std::string fresh_address(const TransportOptions& options) {
-  return backend_of(options).fresh_address(server_place(job::random_job_name(), 0));
+std::string fresh_address(const TransportOptions& options, std::int64_t run, std::uint32_t server) {
+  return backend_of(options).fresh_address(job::ServerPlace::fresh(run, server).text());
 }
 
 bool shares_cores(const JobOptions& options) {

@@ -85,10 +85,9 @@ absl::Status check_application(Application& application, const JobOptions& optio
 TransportOptions decided_by_hand(const JobOptions& options);
 /// The addresses of all servers, by rank, as given by hand. REQUIRES: check_by_hand() has succeeded.
 std::vector<std::string> server_addresses(const JobOptions& options);
-/// PLACE in the address of a server on one host.
-std::string server_place(const std::string& job, std::uint32_t rank);
-/// A unique address for a server to listen at; the server then tells it to the other processes.
-std::string fresh_address(const TransportOptions& options);
+/// A unique address for a server to listen at; the server then tells it to the other processes. `run`: the
+/// process that has started the job.
+std::string fresh_address(const TransportOptions& options, std::int64_t run, std::uint32_t server);
 
 /// True if all of the job is on this host and has more threads than the host has cores. REQUIRES: the
 /// transport is decided.

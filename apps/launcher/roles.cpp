@@ -1,6 +1,7 @@
 #include "apps/launcher/roles.hpp"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -22,8 +23,9 @@ namespace {
 
 absl::Status serve(const Role& role, transport::Transport& transport, const std::atomic<bool>& stop) {
   const JobOptions& job = role.job;
-  const std::string address =
-      role.addresses == nullptr ? server_addresses(job)[role.rank] : fresh_address(job.transport);
+  const std::string address = role.addresses == nullptr
+                                  ? server_addresses(job)[role.rank]
+                                  : fresh_address(job.transport, ::getppid(), role.rank);
   absl::StatusOr<std::unique_ptr<server::Server>> made =
       server::Server::create(transport, {.address = address,
                                          .rank = role.rank,

@@ -9,6 +9,7 @@
 #include "apps/program/doctor_command.hpp"
 #include "apps/program/experiment_command.hpp"
 #include "apps/program/generate_command.hpp"
+#include "apps/program/table_command.hpp"
 #include "apps/sketch/sketch.hpp"
 #include "apps/word2vec/word2vec.hpp"
 
@@ -26,7 +27,8 @@ std::vector<std::unique_ptr<Application>> make_applications() {
 }
 
 std::vector<AddCommand> make_commands() {
-  return {add_generate_command, add_experiment_command, add_bench_command, add_doctor_command};
+  return {add_generate_command, add_experiment_command, add_table_command, add_bench_command,
+          add_doctor_command};
 }
 
 }  // namespace verbena::apps

@@ -7,6 +7,9 @@
 //   norms                 numbers: rows, values that are not 0, sum of |w|, sum of w², largest |w|
 //   top(count=10)         keys: those of the rows with the largest norms √(sum of w²), at most 65,536, the
 //                         largest first; numbers: these norms
+//   values                keys: those of the rows; numbers: their values. At most 65,536 numbers in each
+//                         lane
+//   memory                what the table takes; Table::memory() makes a TableMemory of it
 //   regularizer(l1=0,l2=0)    numbers: one, the sum of l1 |w| + l2 w² / 2
 //   regularize(l1=0,l2=0)     changes rows: as if somebody had pushed the gradient of that, l1 sgn(w) + l2 w.
 //                         For tables whose rule takes gradients
@@ -94,6 +97,14 @@ struct TableMemory {
   [[nodiscard]] std::array<std::uint64_t*, kNumbers> numbers() {
     return {&rows,       &rows_waiting, &rows_free,   &value_bytes, &state_bytes,
             &book_bytes, &index_bytes,  &count_bytes, &refused};
+  }
+  /// Of the result of "memory".
+  [[nodiscard]] static TableMemory of(const FunctionResult& result) {
+    TableMemory memory;
+    const auto numbers = memory.numbers();
+    for (std::size_t i = 0; i < kNumbers && i < result.numbers.size(); ++i)
+      *numbers[i] = static_cast<std::uint64_t>(result.numbers[i]);
+    return memory;
   }
   [[nodiscard]] std::uint64_t bytes() const {
     return value_bytes + state_bytes + book_bytes + index_bytes + count_bytes;

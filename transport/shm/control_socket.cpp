@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <span>
+#include <sstream>
 #include <string_view>
 #include <type_traits>
 
@@ -31,14 +33,18 @@ struct SocketName {
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
+/// What the names of this user's sockets begin with.
+std::string own_names() {
+  return fmt::format("verbena/{}/", ::getuid());
+}
+
 // An abstract name (its first byte is zero): it is in no file system, and disappears with the process.
 absl::StatusOr<SocketName> socket_name(const std::string& address) {
   if (!std::string_view(address).starts_with(kScheme) || address.size() == kScheme.size()) {
     return absl::InvalidArgumentError(
         fmt::format("\"{}\" is no shared-memory address: expected shm:NAME", address));
   }
-  const std::string name =
-      fmt::format("verbena/{}/{}", ::getuid(), std::string_view(address).substr(kScheme.size()));
+  const std::string name = own_names() + address.substr(kScheme.size());
   SocketName result;
   if (name.size() + 1 > sizeof(result.address.sun_path)) {
     return absl::InvalidArgumentError(fmt::format("the address \"{}\" is {} bytes too long", address,
@@ -78,6 +84,26 @@ ControlSocket::Files take_files(msghdr& header) {
 }
 
 }  // namespace
+
+std::vector<std::string> listening_addresses() {
+  // unix(7) and the kernel's unix_seq_show(): number, references, protocol, flags, type, state, inode, name;
+  // the name of an abstract socket with an @ for its first byte. Accepted sockets have the listener's name,
+  // too.
+  constexpr std::string_view kAccepts = "00010000";
+  const std::string begin = "@" + own_names();
+  std::vector<std::string> addresses;
+  std::ifstream sockets("/proc/net/unix");
+  std::string line;
+  while (std::getline(sockets, line)) {
+    std::istringstream words(line);
+    std::string number, references, protocol, flags, type, state, inode, name;
+    if (!(words >> number >> references >> protocol >> flags >> type >> state >> inode)) continue;
+    std::getline(words >> std::ws, name);
+    if (flags == kAccepts && name.starts_with(begin))
+      addresses.push_back(std::string(kScheme) + name.substr(begin.size()));
+  }
+  return addresses;
+}
 
 absl::StatusOr<std::optional<ControlSocket>> ControlSocket::connect(const std::string& address,
                                                                     std::chrono::microseconds patience) {

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "transport/secret.hpp"
@@ -49,6 +50,9 @@ struct ControlMessage {
   Nonce nonce{};                 ///< kGreeting, kChallenge
   Proof proof{};                 ///< kChallenge, kProof
 };
+
+/// Addresses at which processes of this user listen, in this network namespace.
+std::vector<std::string> listening_addresses();
 
 struct Peer {
   pid_t pid = 0;

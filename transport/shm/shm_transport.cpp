@@ -541,12 +541,14 @@ Backend backend() {
   return {.scheme = "shm",
           .summary = "this host's shared memory",
           .reach = Reach::kHost,
-          .make = [](const BackendOptions& options) {
-            ShmOptions mine{.secret = options.secret};
-            if (options.shares_cores) mine.spin = {};
-            mine.answer_patience = options.answer_patience.value_or(mine.answer_patience);
-            return make_shm_transport(mine);
-          }};
+          .make =
+              [](const BackendOptions& options) {
+                ShmOptions mine{.secret = options.secret};
+                if (options.shares_cores) mine.spin = {};
+                mine.answer_patience = options.answer_patience.value_or(mine.answer_patience);
+                return make_shm_transport(mine);
+              },
+          .listening = listening_addresses};
 }
 
 }  // namespace shm

@@ -6,7 +6,9 @@
 namespace verbena::apps {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -49,11 +51,11 @@ TEST(JobOptionsTest, MemoryIsCountedForThisHostOnly) {
 TEST(MeetingTest, AddressesAreNobodyElses) {
   TransportOptions shm;
   shm.transport = "shm";
-  EXPECT_THAT(fresh_address(shm), StartsWith("shm:"));
-  EXPECT_NE(fresh_address(shm), fresh_address(shm));
+  EXPECT_THAT(fresh_address(shm, 4711, 2), AllOf(StartsWith("shm:run-4711-"), EndsWith("/server-2")));
+  EXPECT_NE(fresh_address(shm, 4711, 2), fresh_address(shm, 4711, 2));
   TransportOptions verbs;
   verbs.transport = "verbs";
-  EXPECT_EQ(fresh_address(verbs), "verbs::0");  // any port
+  EXPECT_EQ(fresh_address(verbs, 4711, 2), "verbs::0");  // any port
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST_F(AddedBackendTest, IsOfferedAndCanBeChosen) {
 TEST_F(AddedBackendTest, HasItsOwnAddresses) {
   EXPECT_TRUE(check_by_hand(job_).ok());
   EXPECT_THAT(server_addresses(job_), ElementsAre("loopback:demo/server-0"));
-  EXPECT_THAT(fresh_address(job_.transport), StartsWith("loopback:"));
+  EXPECT_THAT(fresh_address(job_.transport, 4711, 0), StartsWith("loopback:"));
 }
 
 TEST_F(AddedBackendTest, IsToldWhatItCannotDoByItsName) {

@@ -1,0 +1,43 @@
+#include "apps/inspect/running_jobs.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "absl/strings/str_join.h"
+#include "base/decimal.hpp"
+#include "job/server_place.hpp"
+
+namespace verbena::apps::inspect {
+
+RunningJobs jobs_at(const std::vector<std::string>& addresses) {
+  RunningJobs jobs;
+  for (const std::string& address : addresses) {
+    const std::optional<job::ServerPlace> place = job::ServerPlace::parse(transport::place_of(address));
+    if (place) jobs[place->shown_job()].emplace(place->server, address);
+  }
+  return jobs;
+}
+
+absl::StatusOr<std::vector<std::string>> servers_of(const RunningJobs& jobs, const std::string& job) {
+  std::vector<std::string> names;
+  for (const auto& [name, servers] : jobs) names.push_back(name);
+  if (names.empty()) {
+    return absl::NotFoundError(
+        "no job of this user runs on this host (between hosts: --addresses HOST:PORT,…)");
+  }
+  if (job.empty() && names.size() > 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("several jobs run on this host: which one, --job {}?", absl::StrJoin(names, " or ")));
+  }
+  const auto found = job.empty() ? jobs.begin() : jobs.find(job);
+  if (found == jobs.end()) {
+    return absl::NotFoundError(
+        fmt::format("no job \"{}\" runs on this host, but {}", job, absl::StrJoin(names, ", ")));
+  }
+  std::vector<std::string> servers;
+  for (const auto& [rank, address] : found->second) servers.push_back(address);
+  return servers;
+}
+
+}  // namespace verbena::apps::inspect

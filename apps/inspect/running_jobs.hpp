@@ -1,0 +1,24 @@
+// The jobs that run on this host, as far as their servers' addresses tell.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transport/backends.hpp"
+
+namespace verbena::apps::inspect {
+
+/// A job's name as people give it, and its servers' addresses by their ranks: "demo" for `verbena server
+/// --job demo`, "run-4711" for `verbena run` as process 4711.
+using RunningJobs = std::map<std::string, std::map<std::uint32_t, std::string>>;
+
+/// `addresses`: at which processes of this user listen; what is no server's is passed over.
+RunningJobs jobs_at(const std::vector<std::string>& addresses);
+
+/// The addresses of the servers of `job`, or of the only one that runs if that is empty. NOT_FOUND: there is
+/// none of that name, or none at all; INVALID_ARGUMENT: there are several. The message names them.
+absl::StatusOr<std::vector<std::string>> servers_of(const RunningJobs& jobs, const std::string& job);
+
+}  // namespace verbena::apps::inspect

@@ -1,0 +1,229 @@
+#include "apps/inspect/table_views.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "apps/data/output_file.hpp"
+#include "base/printable.hpp"
+#include "base/return_if_error.hpp"
+
+namespace verbena::apps::inspect {
+namespace {
+
+constexpr double kMegabyte = 1e6;
+constexpr std::uint64_t kRowsUntilProgress = 100'000;
+
+/// Lines whose cells stand in columns; the first cell of a line is to the left, the others to the right.
+std::string in_columns(const std::vector<std::vector<std::string>>& lines) {
+  std::vector<std::size_t> widths;
+  for (const std::vector<std::string>& line : lines) {
+    widths.resize(std::max(widths.size(), line.size()));
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& line : lines) {
+    std::string shown;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      shown +=
+          i == 0 ? fmt::format("{:<{}}", line[i], widths[i]) : fmt::format("  {:>{}}", line[i], widths[i]);
+    }
+    text += shown.substr(0, shown.find_last_not_of(' ') + 1) + '\n';
+  }
+  return text;
+}
+
+std::string megabytes(std::uint64_t bytes) {
+  return fmt::format("{:.1f}", static_cast<double>(bytes) / kMegabyte);
+}
+
+/// As few digits as tell the value from all others of the type.
+std::string number(double value, ValueType type) {
+  if (type == ValueType::kFloat) return fmt::format("{}", static_cast<float>(value));
+  return is_whole(type) ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ObservedTable>> find_tables(Observer& observer,
+                                                       const std::vector<std::string>& names) {
+  absl::StatusOr<std::vector<ObservedTable>> all = observer.tables();
+  if (!all.ok() || names.empty()) return all;
+  std::vector<ObservedTable> found;
+  for (const std::string& name : names) {
+    const auto table =
+        std::ranges::find(*all, name, [](const ObservedTable& one) { return one.options.name; });
+    if (table == all->end()) {
+      std::vector<std::string> known;
+      std::ranges::transform(*all, std::back_inserter(known),
+                             [](const ObservedTable& one) { return '"' + one.options.name + '"'; });
+      return absl::NotFoundError(base::printable(fmt::format(
+          "no table \"{}\" is open{}{}", name, known.empty() ? "" : ", but ", absl::StrJoin(known, ", "))));
+    }
+    found.push_back(*table);
+  }
+  return found;
+}
+
+absl::StatusOr<JobStats> look_at_job(Observer& observer, const std::vector<std::string>& names) {
+  JobStats stats;
+  absl::StatusOr<ObservedJob> job = observer.job();
+  if (!job.ok()) return job.status();
+  stats.job = *job;
+  absl::StatusOr<std::vector<ObservedTable>> tables = find_tables(observer, names);
+  if (!tables.ok()) return tables.status();
+  for (ObservedTable& table : *tables) {
+    std::optional<TableMemory> taken;
+    if (table.options.allocation == Allocation::kStatic) {
+      absl::StatusOr<TableMemory> memory = observer.memory(table);
+      if (!memory.ok()) return memory.status();
+      taken = *memory;
+    }
+    stats.tables.push_back({std::move(table), taken});
+  }
+  return stats;
+}
+
+absl::StatusOr<std::vector<SeenRow>> largest_rows(Observer& observer, const ObservedTable& table,
+                                                  std::size_t count) {
+  const absl::StatusOr<FunctionResult> largest =
+      observer.call(table, fmt::format("top(count={})", count), kAllKeys);
+  if (!largest.ok()) return largest.status();
+  return rows_of(observer, table, largest->keys);
+}
+
+absl::StatusOr<std::vector<SeenRow>> rows_of(Observer& observer, const ObservedTable& table,
+                                             std::span<const Key> keys) {
+  const absl::StatusOr<FunctionResult> found = observer.call(table, "values", keys);
+  if (!found.ok()) return found.status();
+  const std::size_t width = table.options.width;
+  std::unordered_map<Key, std::size_t> places;
+  for (std::size_t i = 0; i < found->keys.size(); ++i) places.emplace(found->keys[i], i);
+  std::vector<SeenRow> rows;
+  for (const Key key : keys) {
+    SeenRow& row = rows.emplace_back(SeenRow{.key = key, .values = std::nullopt});
+    const auto place = places.find(key);
+    if (place == places.end()) continue;
+    const auto values = std::span(found->numbers).subspan(place->second * width, width);
+    row.values.emplace(values.begin(), values.end());
+  }
+  return rows;
+}
+
+absl::StatusOr<std::uint64_t> export_rows(Observer& observer, const ObservedTable& table,
+                                          const std::string& path,
+                                          const std::function<void(std::uint64_t)>& progress) {
+  absl::StatusOr<OutputFile> file = OutputFile::create(path);
+  if (!file.ok()) return file.status();
+  std::uint64_t rows = 0;
+  std::string line;
+  RETURN_IF_ERROR(observer.scan(table, [&](Key key, std::span<const double> values) {
+    line = std::to_string(key);
+    for (const double value : values) line += ' ' + number(value, table.type);
+    file->write(line += '\n');
+    if (++rows % kRowsUntilProgress == 0) progress(rows);
+    return file->status();
+  }));
+  RETURN_IF_ERROR(file->commit());
+  return rows;
+}
+
+std::string to_text(const JobStats& stats) {
+  const ObservedJob& job = stats.job;
+  std::string text =
+      fmt::format("{} servers, {} workers{}; {}\n", job.servers, job.workers,
+                  job.workers_left == 0 ? "" : fmt::format(", of which {} have left", job.workers_left),
+                  job.clock ? fmt::format("all have finished {} clocks", *job.clock) : "the job is over");
+  std::vector<std::vector<std::string>> lines = {{"table", "keys", "width", "model", "rule", "rows", "MB",
+                                                  "values", "state", "books", "index", "counts"}};
+  std::string refused;
+  for (const auto& [table, memory] : stats.tables) {
+    const TableOptions& options = table.options;
+    const std::string name = base::printable(options.name);
+    std::vector<std::string>& line = lines.emplace_back(
+        std::vector<std::string>{name, name_of(options.key_space), std::to_string(options.width),
+                                 to_string(options.consistency), base::printable(options.rule)});
+    if (!memory) {
+      line.insert(line.end(), {std::to_string(options.rows), "dynamic"});
+      continue;
+    }
+    line.push_back(std::to_string(memory->rows));
+    for (const std::uint64_t bytes : {memory->bytes(), memory->value_bytes, memory->state_bytes,
+                                      memory->book_bytes, memory->index_bytes, memory->count_bytes})
+      line.push_back(megabytes(bytes));
+    if (memory->refused > 0)
+      refused +=
+          fmt::format("{}: {} pushes made no row, since the memory was used up\n", name, memory->refused);
+  }
+  if (stats.tables.empty()) return text + "no table is open on all servers yet\n";
+  return text + in_columns(lines) + refused;
+}
+
+nlohmann::json to_json(const JobStats& stats) {
+  nlohmann::json json = {{"servers", stats.job.servers},
+                         {"workers", stats.job.workers},
+                         {"workers_left", stats.job.workers_left},
+                         {"clock", nullptr},
+                         {"tables", nlohmann::json::array()}};
+  if (stats.job.clock) json["clock"] = *stats.job.clock;
+  for (const auto& [table, memory] : stats.tables) {
+    const TableOptions& options = table.options;
+    nlohmann::json one = {{"name", options.name},
+                          {"keys", name_of(options.key_space)},
+                          {"width", options.width},
+                          {"type", name_of(table.type)},
+                          {"allocation", name_of(options.allocation)},
+                          {"consistency", to_string(options.consistency)},
+                          {"rule", options.rule},
+                          {"initial", options.initial},
+                          {"seed", options.seed},
+                          {"admission", options.admission},
+                          {"eviction", options.eviction},
+                          {"memory", nullptr}};
+    if (options.key_space == KeySpace::kDense) one["rows"] = options.rows;
+    if (memory) {
+      one["memory"] = {{"rows", memory->rows},
+                       {"rows_waiting", memory->rows_waiting},
+                       {"rows_free", memory->rows_free},
+                       {"bytes", memory->bytes()},
+                       {"value_bytes", memory->value_bytes},
+                       {"state_bytes", memory->state_bytes},
+                       {"book_bytes", memory->book_bytes},
+                       {"index_bytes", memory->index_bytes},
+                       {"count_bytes", memory->count_bytes},
+                       {"refused", memory->refused}};
+    }
+    json["tables"].push_back(std::move(one));
+  }
+  return json;
+}
+
+std::string to_text(const ObservedTable& table, std::span<const SeenRow> rows) {
+  std::string text;
+  for (const SeenRow& row : rows) {
+    text += std::to_string(row.key);
+    if (!row.values) text += " no row";
+    for (const double value : row.values.value_or(std::vector<double>()))
+      text += ' ' + number(value, table.type);
+    text += '\n';
+  }
+  return text;
+}
+
+nlohmann::json to_json(std::span<const SeenRow> rows) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const SeenRow& row : rows) {
+    nlohmann::json one = {{"key", row.key}, {"values", nullptr}};
+    if (row.values) one["values"] = *row.values;
+    json.push_back(std::move(one));
+  }
+  return json;
+}
+
+}  // namespace verbena::apps::inspect

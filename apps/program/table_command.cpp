@@ -1,0 +1,205 @@
+#include "apps/program/table_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/data/output_file.hpp"
+#include "apps/inspect/running_jobs.hpp"
+#include "apps/inspect/table_views.hpp"
+#include "apps/launcher/job_options.hpp"
+#include "apps/options/numbers.hpp"
+#include "apps/options/transport_options.hpp"
+#include "apps/report/console.hpp"
+#include "apps/report/exit_status.hpp"
+#include "apps/report/format.hpp"
+#include "apps/report/terminal.hpp"
+#include "base/return_if_error.hpp"
+#include "job/child_message.hpp"
+#include "transport/backends.hpp"
+#include <verbena/observer.hpp>
+
+namespace verbena::apps {
+namespace {
+
+using inspect::SeenRow;
+
+/// Which job is looked at, and how the answer is shown.
+struct TableOptionsGiven {
+  TransportOptions transport;
+  std::string job;
+  std::vector<std::string> addresses;
+  bool json = false;
+  std::vector<std::string> tables;
+  std::vector<Key> keys;
+  std::uint32_t count = 10;
+  std::string output;
+};
+
+absl::StatusOr<std::vector<std::string>> server_addresses(const TableOptionsGiven& options,
+                                                          const transport::Backend& backend) {
+  if (options.addresses.empty()) {
+    if (!backend.listening)
+      return absl::InvalidArgumentError(fmt::format("over {} nobody knows what runs here", backend.scheme));
+    return inspect::servers_of(inspect::jobs_at(backend.listening()), options.job);
+  }
+  if (!options.job.empty())
+    return absl::InvalidArgumentError("--job is for jobs on this host; --addresses are enough");
+  std::vector<std::string> all;
+  for (const std::string& place : options.addresses) all.push_back(backend.address(place));
+  return all;
+}
+
+absl::StatusOr<std::unique_ptr<Observer>> observe(TableOptionsGiven options) {
+  options.transport = decided(options.transport,
+                              options.addresses.empty() ? transport::Reach::kHost : transport::Reach::kHosts);
+  RETURN_IF_ERROR(check(options.transport));
+  RETURN_IF_ERROR(take_secret(options.transport));
+  const absl::StatusOr<std::vector<std::string>> servers =
+      server_addresses(options, backend_of(options.transport));
+  if (!servers.ok()) return servers.status();
+  absl::StatusOr<std::unique_ptr<transport::Transport>> transport = make_transport(options.transport);
+  if (!transport.ok()) return transport.status();
+  return Observer::connect({.servers = *servers, .transport = *std::move(transport)});
+}
+
+absl::StatusOr<ObservedTable> the_table(Observer& observer, const TableOptionsGiven& options) {
+  absl::StatusOr<std::vector<ObservedTable>> found = inspect::find_tables(observer, options.tables);
+  if (!found.ok()) return found.status();
+  return std::move(found->front());
+}
+
+void show(const TableOptionsGiven& options, const ObservedTable& table, const std::vector<SeenRow>& rows) {
+  put(stdout, options.json ? job::to_line(inspect::to_json(rows), 2) : inspect::to_text(table, rows));
+}
+
+absl::Status stats(Observer& observer, const TableOptionsGiven& options) {
+  const absl::StatusOr<inspect::JobStats> seen = inspect::look_at_job(observer, options.tables);
+  if (!seen.ok()) return seen.status();
+  put(stdout, options.json ? job::to_line(inspect::to_json(*seen), 2) : inspect::to_text(*seen));
+  return absl::OkStatus();
+}
+
+absl::Status top(Observer& observer, const TableOptionsGiven& options) {
+  const absl::StatusOr<ObservedTable> table = the_table(observer, options);
+  if (!table.ok()) return table.status();
+  const absl::StatusOr<std::vector<SeenRow>> rows = inspect::largest_rows(observer, *table, options.count);
+  if (!rows.ok()) return rows.status();
+  show(options, *table, *rows);
+  return absl::OkStatus();
+}
+
+absl::Status get(Observer& observer, const TableOptionsGiven& options) {
+  const absl::StatusOr<ObservedTable> table = the_table(observer, options);
+  if (!table.ok()) return table.status();
+  const absl::StatusOr<std::vector<SeenRow>> rows = inspect::rows_of(observer, *table, options.keys);
+  if (!rows.ok()) return rows.status();
+  show(options, *table, *rows);
+  return absl::OkStatus();
+}
+
+absl::Status export_table(Observer& observer, const TableOptionsGiven& options) {
+  RETURN_IF_ERROR(OutputFile::check(options.output));
+  const absl::StatusOr<ObservedTable> table = the_table(observer, options);
+  if (!table.ok()) return table.status();
+  absl::StatusOr<std::uint64_t> rows = 0;
+  {
+    StatusLine line(stderr);
+    const bool redraws = terminal_use(stderr).redraws;
+    rows = inspect::export_rows(observer, *table, options.output, [&](std::uint64_t written) {
+      if (redraws) line.show(fmt::format("{} rows written", format_count(static_cast<double>(written))));
+    });
+  }
+  if (!rows.ok()) return rows.status();
+  print_error("{} rows of table \"{}\" written to {}\n", *rows, table->options.name, options.output);
+  return absl::OkStatus();
+}
+
+using Look = absl::Status (*)(Observer&, const TableOptionsGiven&);
+
+int look_at_tables(const TableOptionsGiven& options, Look look) {
+  const absl::StatusOr<std::unique_ptr<Observer>> observer = observe(options);
+  absl::Status status = observer.ok() ? look(**observer, options) : observer.status();
+  if (status.ok()) status = flush_output();
+  return status.ok() ? kExitOk : report_error(status);
+}
+
+/// A subcommand of `table`, with the options that all have.
+std::pair<CLI::App*, std::shared_ptr<TableOptionsGiven>> add_look(CLI::App& command, const std::string& name,
+                                                                  const std::string& description, Look look,
+                                                                  Run* run) {
+  CLI::App* app = command.add_subcommand(name, description);
+  auto options = std::make_shared<TableOptionsGiven>();
+  app->add_option(
+         "--job", options->job,
+         "Which job on this host: the --job of its servers, or run-N for `verbena run` as process N. "
+         "By default the only one that runs.")
+      ->type_name("NAME")
+      ->group(kProcessOptions);
+  app->add_option("--addresses", options->addresses,
+                  "Over verbs: where each server of the job listens, in the order of their ranks.")
+      ->type_name("HOST:PORT,…")
+      ->delimiter(',')
+      ->group(kProcessOptions);
+  add_transport_options(*app, options->transport, kProcessOptions);
+  add_secret_options(*app, options->transport, kProcessOptions);
+  app->callback([options, look, run] {
+    *run = [options, look](const job::LaunchLetter&) { return look_at_tables(*options, look); };
+  });
+  return {app, options};
+}
+
+void add_table_argument(CLI::App& app, TableOptionsGiven& options) {
+  app.add_option("TABLE", options.tables, "Which table, by its name.")
+      ->type_name("")
+      ->expected(1)
+      ->required();
+}
+
+void add_json_option(CLI::App& app, TableOptionsGiven& options) {
+  app.add_flag("--json", options.json, "For programs: as JSON.");
+}
+
+}  // namespace
+
+void add_table_command(CLI::App& program, Run* run) {
+  CLI::App* command = program.add_subcommand(
+      "table",
+      "look into the tables of a running job\n\nIt asks the servers, which do the work beside their other "
+      "work; workers do not notice. Rows are whole, but of no single moment while workers train.");
+  command->require_subcommand(1);
+  command->footer(
+      examples({"verbena table stats", "verbena table top weights --count 20",
+                "verbena table get weights 17 4711", "verbena table export weights --output weights.txt",
+                "verbena table stats --addresses node1:7001,node2:7001 --secret-file secret"}));
+
+  const auto [of_stats, stats_options] = add_look(
+      *command, "stats", "which tables there are, and what they take on the servers, by part", stats, run);
+  of_stats->add_option("TABLE", stats_options->tables, "Which tables; by default all.")->type_name("");
+  add_json_option(*of_stats, *stats_options);
+
+  const auto [of_top, top_options] =
+      add_look(*command, "top", "the rows with the largest norms, with their keys", top, run);
+  add_table_argument(*of_top, *top_options);
+  add_number(*of_top, "--count", top_options->count, "How many.", {1, kMaxFunctionResults})
+      ->type_name("N")
+      ->capture_default_str();
+  add_json_option(*of_top, *top_options);
+
+  const auto [of_get, get_options] = add_look(*command, "get", "rows by their keys", get, run);
+  add_table_argument(*of_get, *get_options);
+  add_number(*of_get, "KEY", get_options->keys, "Which rows.")->type_name("")->required();
+  add_json_option(*of_get, *get_options);
+
+  const auto [of_export, export_options] =
+      add_look(*command, "export", "all rows, one a line: the key, then the values", export_table, run);
+  add_table_argument(*of_export, *export_options);
+  of_export->add_option("--output", export_options->output, "Where to write.")->type_name("FILE")->required();
+}
+
+}  // namespace verbena::apps

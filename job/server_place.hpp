@@ -1,0 +1,27 @@
+// What the servers of a job on one host are called, in their addresses SCHEME:PLACE.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace verbena::job {
+
+/// "JOB/server-RANK".
+struct ServerPlace {
+  std::string job;
+  std::uint32_t server = 0;
+
+  /// Of a job that nobody has named: of the run that process `run` has started. Nobody else's place, since
+  /// two processes in different containers may have the same number.
+  static ServerPlace fresh(std::int64_t run, std::uint32_t server);
+
+  /// nullopt: no server is called so.
+  static std::optional<ServerPlace> parse(std::string_view text);
+  [[nodiscard]] std::string text() const;
+  /// The job as people call it: without what makes its places unique. All servers of a run have the same.
+  [[nodiscard]] std::string shown_job() const;
+};
+
+}  // namespace verbena::job
