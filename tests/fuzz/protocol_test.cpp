@@ -79,6 +79,17 @@ struct PossibleFields {
     EXPECT_TRUE(std::has_single_bit(added.items));
     EXPECT_LT(static_cast<std::uint32_t>(added.kind), kRegionKinds);
   }
+  void operator()(const Observe& /*observe*/) const {}
+  void operator()(const Observed& observed) const {
+    EXPECT_LT(observed.server, observed.servers);
+    EXPECT_TRUE(observed.lanes >= 1 && observed.lanes <= kMaxLanes) << observed.lanes;
+  }
+  void operator()(const Describe& /*describe*/) const {}
+  void operator()(const Inspect& inspect) const {
+    EXPECT_LE(inspect.text.size(), kMaxNameBytes);
+    EXPECT_LE(inspect.keys.size(), kMaxInspectedKeys);
+  }
+  void operator()(const Inspected& inspected) const { EXPECT_LE(inspected.words.size(), kMaxInspectedWords); }
 };
 
 TEST(ProtocolFuzz, ControlMessages) {
@@ -101,7 +112,10 @@ TEST(ProtocolFuzz, ControlMessages) {
            .answers = {{.key = 7, .kind = KeyAnswers::Kind::kTake, .node = 1, .epoch = 5}, {.key = 8}}}),
        encode(PushAnswer{.table = 3, .tag = 9, .records = 70, .moved = {0, 5, 66}}),
        encode(InstallAnswer{.table = 3, .tag = 9}),
-       encode(RegionAdded{.table = 3, .lane = 1, .kind = RegionKind::kRows, .number = 2, .items = 64})},
+       encode(RegionAdded{.table = 3, .lane = 1, .kind = RegionKind::kRows, .number = 2, .items = 64}),
+       encode(Observe{}), encode(Observed{.server = 1, .servers = 2, .lanes = 3}),
+       encode(Describe{.table = 1}), encode(Inspect{.table = 1, .text = "top(count=2)", .keys = {7, 8}}),
+       encode(Inspected{.rows = 3, .words_left = 2, .words = {1, 2, 3}})},
       extreme_numbers());
   GuardedMemory memory;
   std::array<int, std::variant_size_v<ControlMessage>> accepted{};

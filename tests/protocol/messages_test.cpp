@@ -33,6 +33,10 @@ KeyAnswers answers() {
   return {.table = 3, .answers = {{.key = 7, .kind = KeyAnswers::Kind::kTaken, .node = 1, .epoch = 5}}};
 }
 
+Inspect inspect() {
+  return {.table = 3, .lane = 1, .first_row = 258, .most_rows = 7, .text = "top", .keys = {5, 6}};
+}
+
 std::vector<ControlMessage> one_of_each() {
   return {Hello{.worker = 1,
                 .workers = 4,
@@ -66,7 +70,12 @@ std::vector<ControlMessage> one_of_each() {
                       .kind = RegionKind::kSegments,
                       .number = 5,
                       .items = 64,
-                      .memory = {14, 15, 16}}};
+                      .memory = {14, 15, 16}},
+          Observe{},
+          Observed{.server = 1, .servers = 2, .workers = 4, .left = 1, .lanes = 3, .tables = 5, .clock = 77},
+          Describe{.table = 3},
+          inspect(),
+          Inspected{.rows = 258, .words_left = 9, .words = {1, 2, 3}}};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
@@ -84,7 +93,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: whoever changes the layout must change kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\23\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\24\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
@@ -100,21 +109,49 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
                              .consistency = "asp",
                              .rule = "max",
                              .seed = 5}),
-            "VRBN\23\0\0\0\3\0\0\0\0\0\0\0"
+            "VRBN\24\0\0\0\3\0\0\0\0\0\0\0"
             "\3\0\0\0\2\0\0\0ab\2\1\0\0\0\0\0\0\5\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0asp\3\0\0\0max"
             "\1\0\0\0\4\0\0\0zero\5\0\0\0\0\0\0\0\6\0\0\0always\5\0\0\0never"s);
+}
+
+TEST(ControlMessageTest, LayoutOfWhatObserversSayIsFixed) {
+  using namespace std::string_literals;
+  EXPECT_EQ(encode(inspect()),
+            "VRBN\24\0\0\0\20\0\0\0\0\0\0\0"
+            "\3\0\0\0\1\0\0\0\2\1\0\0\0\0\0\0\7\0\0\0\0\0\0\0\3\0\0\0top"
+            "\2\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(encode(Inspected{.rows = 258, .words_left = 9, .words = {3}}),
+            "VRBN\24\0\0\0\21\0\0\0\0\0\0\0"
+            "\2\1\0\0\0\0\0\0\11\0\0\0\0\0\0\0\1\0\0\0\3\0\0\0\0\0\0\0"s);
+}
+
+/// Too many keys or words, and text that is too long, are refused, as is a length that the message has not.
+TEST(ControlMessageTest, WhatObserversSayIsBounded) {
+  const auto takes = [](const ControlMessage& message) {
+    return decode_control(bytes_of(encode(message))).ok();
+  };
+  EXPECT_TRUE(takes(Inspect{.text = "f", .keys = std::vector<Key>(kMaxInspectedKeys)}));
+  EXPECT_FALSE(takes(Inspect{.text = "f", .keys = std::vector<Key>(kMaxInspectedKeys + 1)}));
+  EXPECT_FALSE(takes(Inspect{.text = std::string(kMaxNameBytes + 1, 'f')}));
+  EXPECT_TRUE(takes(Inspected{.words = std::vector<std::uint64_t>(kMaxInspectedWords)}));
+  EXPECT_FALSE(takes(Inspected{.words = std::vector<std::uint64_t>(kMaxInspectedWords + 1)}));
+  EXPECT_FALSE(takes(Observed{.server = 2, .servers = 2, .lanes = 1}));
+  EXPECT_FALSE(takes(Observed{.server = 1, .servers = 2, .lanes = 0}));
+  std::string cut = encode(Inspected{.words = {1, 2}});
+  cut.resize(cut.size() - sizeof(std::uint64_t));
+  EXPECT_FALSE(decode_control(bytes_of(cut)).ok());
 }
 
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\23\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\24\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\23\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\24\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(PushAnswer{.table = 3, .tag = 258, .records = 9, .moved = {0, 8}}),
-            "VRBN\23\0\0\0\12\0\0\0\0\0\0\0"
+            "VRBN\24\0\0\0\12\0\0\0\0\0\0\0"
             "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 

@@ -1,7 +1,9 @@
 #include "transport/backends.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "transport/host_port.hpp"
 #include "transport/shm/shm_transport.hpp"
@@ -10,7 +12,9 @@ namespace verbena::transport {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> schemes() {
   std::vector<std::string> all;
@@ -84,6 +88,20 @@ TEST(BackendsTest, AddressesAreTheirs) {
   EXPECT_EQ(host_of("verbs:7471"), "");
   EXPECT_EQ(host_of("shm:node2:7471"), "");
   EXPECT_EQ(host_of("pigeon:node2:7471"), "");
+}
+
+TEST(BackendsTest, WhoListensOnThisHostIsKnown) {
+  const Backend& shm = default_backend(Reach::kHost);
+  const std::string address = shm.fresh_address(fmt::format("listening-{}", ::getpid()));
+  EXPECT_THAT(shm.listening(), Not(Contains(address)));
+  {
+    const auto transport = shm.make({});
+    ASSERT_TRUE(transport.ok()) << transport.status();
+    ASSERT_TRUE((*transport)->listen(address).ok());
+    EXPECT_THAT(shm.listening(), Contains(address));
+  }
+  EXPECT_THAT(shm.listening(), Not(Contains(address)));
+  EXPECT_FALSE(default_backend(Reach::kHosts).listening);
 }
 
 TEST(HostPortTest, IsParsed) {
