@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -242,6 +244,33 @@ struct Values {
   FunctionResult all;
 };
 
+/// Rows as they are, for a pull (worker/fixed/gather_pull.hpp): how many words of a bitmap follow; these
+/// words, in which a bit is set for each of the message's keys that has a row; the values of these rows, one
+/// behind the other. All as keys of the result, which are words.
+struct Gather {
+  static constexpr std::string_view kName = "gather";
+  explicit Gather(const FunctionCall& /*call*/) {}
+  template <class Value>
+  void on_row(const FunctionRow& row, const Value* values) {
+    has_row.resize(row.index() / 64 + 1);
+    has_row[row.index() / 64] |= std::uint64_t{1} << row.index() % 64;
+    const auto* const from = reinterpret_cast<const std::byte*>(values);
+    bytes.insert(bytes.end(), from, from + row.width() * sizeof(Value));
+  }
+  [[nodiscard]] FunctionResult result() {
+    FunctionResult all;
+    all.keys.push_back(has_row.size());
+    all.keys.insert(all.keys.end(), has_row.begin(), has_row.end());
+    const std::size_t before = all.keys.size();
+    all.keys.resize(before + (bytes.size() + sizeof(Key) - 1) / sizeof(Key));
+    if (!bytes.empty()) std::memcpy(all.keys.data() + before, bytes.data(), bytes.size());
+    return all;
+  }
+
+  std::vector<std::uint64_t> has_row;
+  std::vector<std::byte> bytes;
+};
+
 /// What the table takes, by part: TableMemory.
 struct Memory {
   static constexpr std::string_view kName = "memory";
@@ -263,10 +292,10 @@ struct Memory {
 }  // namespace
 
 std::span<const ServerFunctionKind> common_functions() {
-  static const std::array kKinds = {server_function_kind<Norms>(),       server_function_kind<Top>(),
-                                    server_function_kind<Regularizer>(), server_function_kind<Regularize>(),
-                                    server_function_kind<Scale>(),       server_function_kind<Set>(),
-                                    server_function_kind<Values>(),      server_function_kind<Memory>()};
+  static const std::array kKinds = {
+      server_function_kind<Norms>(),      server_function_kind<Top>(),    server_function_kind<Regularizer>(),
+      server_function_kind<Regularize>(), server_function_kind<Scale>(),  server_function_kind<Set>(),
+      server_function_kind<Values>(),     server_function_kind<Gather>(), server_function_kind<Memory>()};
   return kKinds;
 }
 

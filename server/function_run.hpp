@@ -65,6 +65,11 @@ class FunctionRun {
     for (; next_ < end; ++next_) on_row(protocol::Row{next_});
     return next_ == *end_;
   }
+  /// In step(): which of the keys is looked at; and the key that comes so many later, if there is one.
+  [[nodiscard]] std::size_t index() const { return next_; }
+  [[nodiscard]] std::optional<Key> key_ahead(std::size_t by) const {
+    return next_ + by < message_.keys.size() ? std::optional(message_.keys[next_ + by]) : std::nullopt;
+  }
   /// The range of a call without keys.
   [[nodiscard]] KeyRange range() const { return message_.range; }
   [[nodiscard]] ServerFunction& function() { return *function_; }

@@ -504,6 +504,7 @@ bool Lane::step(FunctionRun& run, std::size_t most) {
   // What is held back belongs to its clock, though the min clock may be further.
   if (run.changes_rows()) table.rule.set_clock(table.held_back ? run.clock() : clocks_.min());
   const auto on_key = [&](Key key, std::span<const double> numbers) {
+    prefetch_ahead(table, run);
     const std::optional<Row> row = run.makes_rows() ? row_to_change(table, key, {}) : row_of(table, key);
     if (row) visit(table, run, key, *row, numbers);
   };
@@ -514,10 +515,22 @@ bool Lane::step(FunctionRun& run, std::size_t most) {
   return run.step(table.part, most, on_key, on_row);
 }
 
+/// Keys of a list are all over the table.
+void Lane::prefetch_ahead(const Table& table, const FunctionRun& run) {
+  const SparsePart* const sparse = table.part.sparse;
+  const std::optional<Key> later = run.key_ahead(kIndexAhead);
+  if (later && sparse != nullptr) sparse->prefetch(protocol::KeyHash(*later));
+  const std::optional<Key> soon = run.key_ahead(kRowAhead);
+  if (!soon) return;
+  const std::optional<Row> row =
+      sparse != nullptr ? sparse->probable_row(protocol::KeyHash(*soon)) : row_of(table, *soon);
+  if (row) base::prefetch_to_read(table.part.rows->values(*row));
+}
+
 void Lane::visit(Table& table, FunctionRun& run, Key key, Row row, std::span<const double> numbers) {
   const StoredRows& rows = *table.part.rows;
   std::byte* const values = rows.values(row);
-  const FunctionRow seen(key, values, rows.state(row), table.rule, numbers);
+  const FunctionRow seen(key, run.index(), values, rows.state(row), table.rule, numbers);
   const auto call = [&] { run.function().on_row(seen, values); };
   if (!run.changes_rows()) return call();
   if (table.eager) mark_dirty(table, row);

@@ -208,6 +208,7 @@ class Lane {
   void call(const LaneTask& task);
   bool step_calls();
   bool step(FunctionRun& run, std::size_t most);
+  static void prefetch_ahead(const Table& table, const FunctionRun& run);
   void visit(Table& table, FunctionRun& run, Key key, protocol::Row row, std::span<const double> numbers);
   void end_call(std::shared_ptr<FunctionRun> run);
   void take_held_calls(consistency::Clock clock);

@@ -7,7 +7,7 @@
 namespace verbena::apps::bench {
 
 absl::StatusOr<std::unique_ptr<Job>> Job::start(const Backend& backend, Client& client, ReadPath path,
-                                                std::uint32_t workers, std::uint32_t servers) {
+                                                std::uint32_t workers, std::uint32_t servers, bool gathers) {
   auto job = std::unique_ptr<Job>(new Job(client));
   std::vector<std::string> addresses;
   for (std::uint32_t server = 0; server < servers; ++server) {
@@ -23,6 +23,7 @@ absl::StatusOr<std::unique_ptr<Job>> Job::start(const Backend& backend, Client& 
     options.rank = rank;
     options.workers = workers;
     options.read_path = path;
+    options.gather_row_bytes = gathers ? SIZE_MAX : 0;
     options.timeout_ms = options.clock_timeout_ms = kTimeoutMs;
     options.transport = std::move(*transport);
     auto session = Session::connect(options);

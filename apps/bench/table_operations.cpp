@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -92,9 +93,11 @@ constexpr RuleCase kRules[] = {
 struct SparsePullCase {
   std::string_view name;
   std::string_view what;
+  std::uint32_t width = kSmallWidth;
   ReadPath path;
   ConsistencyModel consistency;
   bool by_handles = false;
+  bool gathers = false;
   std::optional<double> map_budget = std::nullopt;     ///< of the time of absl::flat_hash_map
   std::optional<double> memcpy_budget = std::nullopt;  ///< of the time of copying
 };
@@ -114,7 +117,23 @@ const SparsePullCase kSparsePulls[] = {
     {.name = "pull-sparse-read",
      .what = "the same by one-sided reads, as from another host, under sequential consistency",
      .path = ReadPath::kCached,
-     .consistency = Sequential{}}};
+     .consistency = Sequential{}},
+    {.name = "pull-sparse-gather",
+     .what = "the same in one message for each lane of the server",
+     .path = ReadPath::kCached,
+     .consistency = Sequential{},
+     .gathers = true},
+    {.name = "pull-narrow-read",
+     .what = "pull-sparse-read of rows of one float",
+     .width = 1,
+     .path = ReadPath::kCached,
+     .consistency = Sequential{}},
+    {.name = "pull-narrow-gather",
+     .what = "pull-sparse-gather of rows of one float",
+     .width = 1,
+     .path = ReadPath::kCached,
+     .consistency = Sequential{},
+     .gathers = true}};
 
 /// What the measurements of tables have in common.
 class TableMeasurements {
@@ -170,6 +189,7 @@ class TableMeasurements {
   Report& report_;
   TimingOptions single_ = options_.timing;
   std::optional<Yardstick> round_trip_;
+  std::map<std::uint32_t, double> read_times_;  ///< medians of pulls by reads, by the rows' width
 };
 
 /// Counts what sessions ask of their transports from now on.
@@ -388,23 +408,23 @@ absl::Status TableMeasurements::make_rows(Session& session, const Table<float>& 
 }
 
 absl::Status TableMeasurements::pull_sparse(const SparsePullCase& pull) {
-  auto job = start(pull.path);
+  auto job = Job::start(backend_, client_, pull.path, 1, 1, pull.gathers);
   if (!job.ok()) return job.status();
   Session& session = (*job)->session();
   auto table = session.table<float>({.name = "rows",
                                      .key_space = KeySpace::kSparse,
-                                     .width = kSmallWidth,
+                                     .width = pull.width,
                                      .consistency = pull.consistency,
                                      .expected_rows = kMillionRows});
   if (!table.ok()) return table.status();
   const std::vector<Key> rows = shuffled_keys(kMillionRows, kMillionRows);
   const std::vector<Key> keys = spread(rows);
   RETURN_IF_ERROR(make_rows(session, *table));
-  constexpr std::size_t kSmallRowBytes = kSmallWidth * sizeof(float);
-  OutputPlaces places(kBatchKeys * kSmallRowBytes);
+  const std::size_t row_bytes = pull.width * sizeof(float);
+  OutputPlaces places(kBatchKeys * row_bytes);
   Result result{.operation = std::string(pull.name),
                 .what = std::string(pull.what),
-                .bytes = kBatchKeys * kSmallRowBytes,
+                .bytes = kBatchKeys * row_bytes,
                 .keys = kBatchKeys,
                 .samples = {}};
   std::vector<RowHandles> handles;
@@ -417,7 +437,7 @@ absl::Status TableMeasurements::pull_sparse(const SparsePullCase& pull) {
   const absl::Status status = time_posting(
       options_.timing, std::array{&session},
       [&] {
-        const std::span<float> values(reinterpret_cast<float*>(places.next()), kBatchKeys * kSmallWidth);
+        const std::span<float> values(reinterpret_cast<float*>(places.next()), kBatchKeys * pull.width);
         const std::size_t first = std::exchange(next, (next + kBatchKeys) % keys.size());
         if (pull.by_handles) return table->pull(handles[first / kBatchKeys], values);
         return table->pull(std::span(keys).subspan(first, kBatchKeys), values);
@@ -426,12 +446,17 @@ absl::Status TableMeasurements::pull_sparse(const SparsePullCase& pull) {
   if (!status.ok()) return status;
   result.yardsticks.push_back(
       {.name = "absl::flat_hash_map and memcpy of the same rows",
-       .value = time_map_reads(options_.timing, keys, kBatchKeys, kSmallRowBytes).percentile(0.5),
+       .value = time_map_reads(options_.timing, keys, kBatchKeys, row_bytes).percentile(0.5),
        .budget = pull.map_budget});
   result.yardsticks.push_back(
       {.name = "memcpy of the same rows",
-       .value = time_row_copies(options_.timing, rows, kBatchKeys, kSmallRowBytes).percentile(0.5),
+       .value = time_row_copies(options_.timing, rows, kBatchKeys, row_bytes).percentile(0.5),
        .budget = pull.memcpy_budget});
+  // Where the one takes as long as the other, is the width from which on rows are better read.
+  const double seconds = result.samples.percentile(0.5);
+  if (const auto read = read_times_.find(pull.width); pull.gathers && read != read_times_.end())
+    result.yardsticks.push_back({.name = "the same rows by one-sided reads", .value = read->second});
+  if (pull.path == ReadPath::kCached && !pull.gathers) read_times_[pull.width] = seconds;
   report_.results.push_back(std::move(result));
   return absl::OkStatus();
 }

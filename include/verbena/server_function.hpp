@@ -127,11 +127,13 @@ struct FunctionCall {
 /// A row of a call.
 class FunctionRow {
  public:
-  FunctionRow(Key key, std::byte* values, std::byte* state, const protocol::UpdateRule& rule,
-              std::span<const double> numbers)
-      : key_(key), values_(values), state_(state), rule_(rule), numbers_(numbers) {}
+  FunctionRow(Key key, std::size_t index, std::byte* values, std::byte* state,
+              const protocol::UpdateRule& rule, std::span<const double> numbers)
+      : key_(key), index_(index), values_(values), state_(state), rule_(rule), numbers_(numbers) {}
 
   [[nodiscard]] Key key() const { return key_; }
+  /// In a call for a list of keys: which of the keys of its message this is.
+  [[nodiscard]] std::size_t index() const { return index_; }
   [[nodiscard]] std::uint32_t width() const;
   /// Those that the caller gave for the key.
   [[nodiscard]] std::span<const double> numbers() const { return numbers_; }
@@ -154,6 +156,7 @@ class FunctionRow {
   void push_bytes(const std::byte* update) const;
 
   Key key_;
+  std::size_t index_;
   std::byte* values_;
   std::byte* state_;
   const protocol::UpdateRule& rule_;

@@ -81,6 +81,12 @@ struct SessionOptions {
   std::size_t inbox_bytes = std::size_t{8} << 20;
   /// Ring per server for eager pushes to this worker.
   std::size_t push_ring_bytes = std::size_t{8} << 20;
+  /// A pull of at least gather_keys rows of a sparse table, of at most gather_row_bytes each, that lie on
+  /// another host has the server put them into one message for each lane, instead of reading each by itself:
+  /// a network carries many narrow rows at once for less, but it takes the server's processor some tens of
+  /// nanoseconds for each. 0 bytes: never.
+  std::size_t gather_row_bytes = 32;
+  std::size_t gather_keys = 64;
   /// How much of a clock's updates may be sent to each server before the clock ends, in megabytes (10⁶ bytes)
   /// per second, the most important rows first: managed communication, for models that do not hold updates
   /// back. Rows that get many updates within a clock are sent more than once. 0: everything is sent at the

@@ -92,6 +92,7 @@ TEST(EvictionTest, BspTakesRowsAwayAtAClock) {
 struct Readers {
   const char* model;
   Maps maps;
+  bool gathers = false;
 };
 class ChurnTest : public ::testing::TestWithParam<Readers> {};
 
@@ -106,6 +107,7 @@ TEST_P(ChurnTest, NobodyReadsWhatARowWasBefore) {
   constexpr std::uint32_t kValues = 4;
   const TestRows rows(KeySpace::kSparse, kKeys);
   ClusterOptions options = over(GetParam().maps, 2, kChurning);
+  options.gathers = GetParam().gathers;
   const ConsistencyModel model = parse_consistency(GetParam().model).value();
   // Runs of a key come with gaps that are long enough for the row to be gone.
   const auto is_pushed = [](std::size_t i, std::int64_t clock) {
@@ -174,10 +176,13 @@ TEST_P(ChurnTest, NobodyReadsWhatARowWasBefore) {
 INSTANTIATE_TEST_SUITE_P(Models, ChurnTest,
                          ::testing::Values(Readers{"ssp:1", Maps::kAll}, Readers{"ssp:1", Maps::kNone},
                                            Readers{"essp:1", Maps::kAll}, Readers{"essp:1", Maps::kNone},
-                                           Readers{"bsp", Maps::kNone}, Readers{"ssp:0", Maps::kOwnNode}),
+                                           Readers{"bsp", Maps::kNone}, Readers{"ssp:0", Maps::kOwnNode},
+                                           Readers{"ssp:1", Maps::kNone, true},
+                                           Readers{"essp:1", Maps::kOwnNode, true}),
                          [](const auto& test) {
                            std::string name =
-                               fmt::format("{}_{}", test.param.model, to_string(test.param.maps));
+                               fmt::format("{}_{}{}", test.param.model, to_string(test.param.maps),
+                                           test.param.gathers ? "_gathered" : "");
                            std::erase_if(name, [](char c) { return c == ':' || c == ' '; });
                            return name;
                          });

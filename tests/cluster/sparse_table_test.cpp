@@ -32,7 +32,12 @@ std::vector<Key> growing_keys(std::size_t anywhere) {
   return keys;
 }
 
-class GrowthTest : public ::testing::TestWithParam<ReadPath> {};
+struct Reading {
+  const char* name = "";
+  ReadPath path = ReadPath::kInPlace;
+  bool gathers = false;
+};
+class GrowthTest : public ::testing::TestWithParam<Reading> {};
 
 /// The values of a row are its key's lower half, which is pushed once. A reader must see the key's row as
 /// soon as it has been told that the push is applied, and nothing else than the row or no row before.
@@ -41,7 +46,12 @@ TEST_P(GrowthTest, ReadersSeeEachRowWhileTheTableGrows) {
   std::atomic<std::size_t> pushed = 0;
   const auto value_of = [](Key key) { return static_cast<std::int64_t>(key >> 1 | 1); };
   const ClusterResult result = run_cluster(
-      {.servers = 1, .workers = 2, .lanes = 2, .server_threads = 3, .read_path = GetParam()},
+      {.servers = 1,
+       .workers = 2,
+       .lanes = 2,
+       .server_threads = 3,
+       .read_path = GetParam().path,
+       .gathers = GetParam().gathers},
       [&](Session& session) -> absl::Status {
         const bool reads = session.rank() == 1;
         auto table = session.table<std::int64_t>(
@@ -84,10 +94,59 @@ TEST_P(GrowthTest, ReadersSeeEachRowWhileTheTableGrows) {
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
-INSTANTIATE_TEST_SUITE_P(Paths, GrowthTest, ::testing::Values(ReadPath::kInPlace, ReadPath::kCached),
-                         [](const auto& test) {
-                           return test.param == ReadPath::kInPlace ? "InPlace" : "FromAfar";
-                         });
+INSTANTIATE_TEST_SUITE_P(Paths, GrowthTest,
+                         ::testing::Values(Reading{"InPlace", ReadPath::kInPlace},
+                                           Reading{"FromAfar", ReadPath::kCached},
+                                           Reading{"Gathered", ReadPath::kCached, true}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+/// Rows that are gathered: narrow and wide ones, those that there are not, own updates that are not sent and
+/// those that are, pulls of more keys than a message takes.
+TEST(SparseTableTest, GatheredRowsAreThoseThatAReadFinds) {
+  for (const char* const model : {"asp", "ssp:1", "essp:0", "bsp", "sequential"}) {
+    ClusterOptions options = over(Maps::kNone, 2, 2);
+    options.gathers = true;
+    const ClusterResult result = run_cluster(options, [model](Session& session) -> absl::Status {
+      for (const std::uint32_t width : {1U, 3U, 40U}) {
+        constexpr std::size_t kRows = 20'000;
+        auto table = session.table<float>({.name = fmt::format("rows {}", width),
+                                           .key_space = KeySpace::kSparse,
+                                           .width = width,
+                                           .consistency = parse_consistency(model).value(),
+                                           .initial = "constant(value=0.5)"});
+        RETURN_IF_ERROR(table.status());
+        const std::size_t rows = width == 1 ? kRows : 500;
+        std::mt19937_64 random(7);
+        std::vector<Key> keys;
+        for (std::size_t i = 0; i < rows; ++i) keys.push_back(random());
+        std::vector<Key> own;
+        for (std::size_t i = session.rank(); i < rows; i += 3) own.push_back(keys[i]);
+        const std::vector<float> updates(own.size() * width, 1);
+        RETURN_IF_ERROR(table->push(own, updates));
+        RETURN_IF_ERROR(session.barrier());
+        RETURN_IF_ERROR(session.barrier());  // nobody pushes again before all have begun to read
+        std::vector<float> values(rows * width);
+        const auto expect = [&](std::size_t i, float more) {
+          const float pushed = (i % 3 < 2 ? 1.5F : 0.5F) + (i % 3 == session.rank() ? more : 0);
+          return std::all_of(values.begin() + static_cast<std::ptrdiff_t>(i * width),
+                             values.begin() + static_cast<std::ptrdiff_t>((i + 1) * width),
+                             [&](float value) { return value == pushed; });
+        };
+        RETURN_IF_ERROR(table->pull(keys, values));
+        for (std::size_t i = 0; i < rows; ++i)
+          if (!expect(i, 0)) return wrong(fmt::format("{}: row {} of width {}", model, i, width));
+        RETURN_IF_ERROR(session.barrier());
+        RETURN_IF_ERROR(table->push(own, updates));
+        RETURN_IF_ERROR(table->pull(keys, values));
+        for (std::size_t i = session.rank(); i < rows; i += 3)
+          if (!expect(i, 1)) return wrong(fmt::format("{}: own row {} of width {}", model, i, width));
+        RETURN_IF_ERROR(session.barrier());
+      }
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
 
 /// One that opens the table late is told of all regions that there are.
 TEST(SparseTableTest, LatecomersFindAllRows) {

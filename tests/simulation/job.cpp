@@ -274,6 +274,8 @@ void Job::run_worker(std::uint32_t rank) {
                          .transport = transport,
                          .inbox_bytes = scenario_.inbox_bytes,
                          .push_ring_bytes = scenario_.push_ring_bytes,
+                         .gather_row_bytes = scenario_.gathers ? SIZE_MAX : 0,
+                         .gather_keys = 1,
                          .update_budget_mb_per_s = scenario_.update_budget_mb_per_s};
   for (std::uint32_t server = 0; server < scenario_.servers; ++server)
     options.servers.push_back(address_of(server));

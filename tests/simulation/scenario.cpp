@@ -346,6 +346,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
       table.encoding =
           chance(encodings, 0.3) ? "packed" : fmt::format("packed(lists={})", 4 + below(encodings, 12));
   }
+  scenario.gathers = seed % 8 == 5;  // the others keep their meaning
   std::mt19937_64 nodes(seed + 0x40de);
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
     scenario.nodes.push_back(static_cast<std::uint32_t>(below(nodes, scenario.servers)));
@@ -458,6 +459,7 @@ std::string to_string(const Scenario& scenario) {
     text += fmt::format(" in mini-batches of {}, {} us each", scenario.mini_batch,
                         std::chrono::duration_cast<microseconds>(scenario.mini_batch_time).count());
   }
+  if (scenario.gathers) text += "; rows are gathered";
   if (scenario.outlives_nodes) text += "; the job outlives nodes";
   for (const Strike& strike : scenario.disasters) text += "; " + to_string(strike);
   return text;

@@ -95,7 +95,8 @@ struct Scenario {
   std::size_t inbox_bytes = 0;
   std::size_t push_ring_bytes = 0;
   bool async_pulls = false;
-  bool calls = false;  ///< workers call server functions
+  bool calls = false;    ///< workers call server functions
+  bool gathers = false;  ///< rows of sparse tables are not read from afar, but gathered
   double push_budget_mb_per_s = 0;
   double update_budget_mb_per_s = 0;
   /// ServerOptions::outlives_workers and SessionOptions::outlives_servers. REQUIRES: all tables move

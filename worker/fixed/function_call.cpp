@@ -21,17 +21,18 @@ constexpr std::size_t kMostHeldCalls = protocol::kMaxOpenCalls / 2;
 
 FunctionCallOperation::FunctionCallOperation(FixedTable& table, std::string text,
                                              const protocol::BoundFunction& function, const Keys& of,
-                                             std::span<const double> numbers)
+                                             std::span<const double> numbers, std::size_t most_keys)
     : Operation("call of a function"),
       table_(table),
       text_(std::move(text)),
       function_(function),
       numbers_a_key_(numbers.empty() ? 0 : static_cast<std::uint32_t>(numbers.size() / of.size())),
       range_(of.is_range() ? of.range() : KeyRange{}) {
-  add_messages(of, numbers);
+  add_messages(of, numbers, most_keys);
 }
 
-void FunctionCallOperation::add_messages(const Keys& of, std::span<const double> numbers) {
+void FunctionCallOperation::add_messages(const Keys& of, std::span<const double> numbers,
+                                         std::size_t most_keys) {
   if (of.is_range()) {
     for (const std::unique_ptr<Part>& part : table_.parts_) {
       const KeyRange has = part->range.keys();  // of a sparse table all keys
@@ -47,12 +48,13 @@ void FunctionCallOperation::add_messages(const Keys& of, std::span<const double>
     Part& part = *table_.parts_[part_index];
     const std::size_t room =
         protocol::max_bulk_bytes(part.link->inbox->capacity_bytes()) - protocol::call_bytes(text_.size());
-    const std::size_t most =
-        std::max<std::size_t>(room / protocol::call_bytes_a_key(numbers_a_key_), 1);  // see check()
+    const std::size_t most = std::clamp<std::size_t>(room / protocol::call_bytes_a_key(numbers_a_key_), 1,
+                                                     most_keys);  // see check()
     if (messages_.empty() || messages_.back().part != &part || messages_.back().count == most)
       messages_.push_back({.part = &part, .first = keys_.size()});
     ++messages_.back().count;
     keys_.push_back(of[index]);
+    indexes_.push_back(index);
     const std::span<const double> own = numbers.subspan(index * numbers_a_key_, numbers_a_key_);
     numbers_.insert(numbers_.end(), own.begin(), own.end());
   }
@@ -103,14 +105,16 @@ bool FunctionCallOperation::advance() {
   awaited = nullptr;
   const auto first = std::find_if(messages_.begin(), messages_.end(),
                                   [](const Message& message) { return !message.is_answered; });
-  if (first == messages_.end()) {
-    result_ = messages_.empty() ? function_.make()->result() : std::move(messages_.front().result);
-    for (std::size_t i = 1; i < messages_.size(); ++i) function_.merge(result_, messages_[i].result);
-    return true;
-  }
+  if (first == messages_.end()) return true;
   const bool is_under_way = first < messages_.begin() + static_cast<std::ptrdiff_t>(sent_);
   if (is_under_way ? !is_held_back() : may_send()) awaited = first->part->link;
   return false;
+}
+
+FunctionResult FunctionCallOperation::result() const {
+  FunctionResult all = messages_.empty() ? function_.make()->result() : messages_.front().result;
+  for (std::size_t i = 1; i < messages_.size(); ++i) function_.merge(all, messages_[i].result);
+  return all;
 }
 
 /// False: not now, or memory is short, which ends the session.
@@ -141,6 +145,8 @@ bool FunctionCallOperation::send_next() {
                                .text = text_},
                               message.memory->bytes);
   }
+  message.clock = part.view->min_clock;
+  message.shipped = part.updates->shipped;
   if (!session.try_send(*part.link, message.memory->bytes.first(message.bytes), *message.memory->region))
     return false;
   ++part.view->open_calls;

@@ -25,9 +25,9 @@ class FunctionCallOperation final : public Operation,
                                     public std::enable_shared_from_this<FunctionCallOperation> {
  public:
   /// `numbers`: those of each of the keys `of`, one after the other. REQUIRES: these are a list if there are
-  /// numbers.
+  /// numbers. `most_keys`: in a message.
   FunctionCallOperation(FixedTable& table, std::string text, const protocol::BoundFunction& function,
-                        const Keys& of, std::span<const double> numbers);
+                        const Keys& of, std::span<const double> numbers, std::size_t most_keys = SIZE_MAX);
 
   /// What it does waits on the servers until its clock ends, and so does its end.
   [[nodiscard]] bool is_held_back() const override;
@@ -46,8 +46,25 @@ class FunctionCallOperation final : public Operation,
   /// INVALID_ARGUMENT: it is no such answer, or that of another lane.
   absl::StatusOr<bool> on_piece(const ServerLink& link, std::size_t index,
                                 const protocol::BulkMessage& message);
-  /// REQUIRES: it has ended well.
-  [[nodiscard]] const FunctionResult& result() const { return result_; }
+  // REQUIRES: it has ended well.
+  [[nodiscard]] FunctionResult result() const;
+  /// What a lane has said.
+  struct Answer {
+    Part& part;
+    std::span<const Key> keys;             ///< of the list, those that it was asked for
+    std::span<const std::size_t> indexes;  ///< their places in the list
+    consistency::Clock clock = 0;          ///< the part's min clock before it was asked
+    std::uint64_t shipped = 0;             ///< `shipped` of the part's updates before it was asked
+    const FunctionResult& result;
+  };
+  template <class Use>
+  void for_each_answer(const Use& use) const {
+    for (const Message& message : messages_) {
+      use(Answer{*message.part, std::span(keys_).subspan(message.first, message.count),
+                 std::span(indexes_).subspan(message.first, message.count), message.clock, message.shipped,
+                 message.result});
+    }
+  }
 
  private:
   bool advance() override;
@@ -59,13 +76,15 @@ class FunctionCallOperation final : public Operation,
     Part* part = nullptr;
     std::size_t first = 0;  ///< in keys_
     std::size_t count = 0;
+    consistency::Clock clock = 0;  ///< as Answer's, as is the next one
+    std::uint64_t shipped = 0;
     std::optional<LocalSpan> memory;  ///< from when it is written to when it is answered
     std::size_t bytes = 0;
     std::vector<std::uint64_t> words;  ///< of its answer
     bool is_answered = false;          ///< they go in their order, and are answered in any
     FunctionResult result;
   };
-  void add_messages(const Keys& of, std::span<const double> numbers);
+  void add_messages(const Keys& of, std::span<const double> numbers, std::size_t most_keys);
   [[nodiscard]] std::size_t bytes_of(const Message& message) const;
 
   FixedTable& table_;
@@ -75,10 +94,10 @@ class FunctionCallOperation final : public Operation,
   const KeyRange range_;  ///< if the keys are not a list
   // Of a list, by parts; within a part as the caller has given them.
   std::vector<Key> keys_;
+  std::vector<std::size_t> indexes_;  ///< of keys_, as the caller has given them
   std::vector<double> numbers_;
   std::vector<Message> messages_;
   std::size_t sent_ = 0;
-  FunctionResult result_;
 };
 
 /// The messages of calls that are under way, by the tags that their answers will have.

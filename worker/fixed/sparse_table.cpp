@@ -11,6 +11,7 @@
 #include "base/prefetch.hpp"
 #include "base/return_if_error.hpp"
 #include "protocol/placement.hpp"
+#include "worker/fixed/gather_pull.hpp"
 #include "worker/fixed/sparse_scan.hpp"
 #include "worker/row_copy.hpp"
 
@@ -92,6 +93,7 @@ absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDe
           fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
     }
     if (!reads_in_place(is_mapped)) part->sparse->read_from_afar();
+    all_mapped_ &= part->sparse->is_mapped();
     const KeyRange hashes = part->sparse->keys().parts();
     for (std::uint64_t hash = hashes.first; hash < hashes.last; ++hash) part_of_hash_[hash] = part.get();
     RETURN_IF_ERROR(add_part(std::move(part), is_mapped));
@@ -371,6 +373,10 @@ void SparseTable::take_absent(Part& part, Key key, consistency::Clock min_clock,
 // ---- reads from afar
 
 std::shared_ptr<Operation> SparseTable::make_pull(const Keys& keys, std::size_t next, std::byte* out) {
+  const SessionOptions& options = session_.options();
+  const bool is_worth_a_message =
+      layout_.row_bytes <= options.gather_row_bytes && keys.size() - next >= options.gather_keys;
+  if (is_worth_a_message && !all_mapped_) return std::make_shared<GatherPull>(*this, keys, next, out);
   return std::make_shared<SparsePull>(*this, keys, next, out);
 }
 

@@ -92,6 +92,7 @@ class SparseTable : public FixedTable {
   absl::Status on_gone(ServerLink& link, const protocol::BulkMessage& message) override;
 
  private:
+  friend class GatherPull;
   friend class SparsePull;
   friend class SparseScan;
   using Item = SparsePull::Item;
@@ -138,6 +139,7 @@ class SparseTable : public FixedTable {
   const protocol::InitialValues initial_;
   const bool loses_rows_;         ///< rows may be taken away
   const std::size_t item_bytes_;  ///< of Item::staging
+  bool all_mapped_ = true;        ///< no part is read from afar
 };
 
 }  // namespace verbena::worker

@@ -1,0 +1,42 @@
+// A pull of narrow rows from afar: the servers put them into a message for each lane (the server function
+// "gather"), where reads would be many times larger on the wire than what they bring.
+//
+// A lane takes a worker's messages in their order, so what it says has all updates that the worker has sent
+// before it asked.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/fixed/function_call.hpp"
+#include "worker/operation.hpp"
+
+namespace verbena::worker {
+
+class SparseTable;
+
+class GatherPull final : public Operation {
+ public:
+  /// Pulls the keys from the index `next` on.
+  GatherPull(SparseTable& table, const Keys& of, std::size_t next, std::byte* out);
+
+  [[nodiscard]] bool must_end_before(Milestone milestone) const override {
+    return milestone == Milestone::kClock;  // as FixedPull
+  }
+  [[nodiscard]] std::string other_wait() const override;
+
+ private:
+  bool advance() override;
+  bool ask();
+  void take_answers();
+  void take(const FunctionCallOperation::Answer& answer);
+
+  SparseTable& table_;
+  std::byte* const out_;
+  std::vector<std::size_t> open_;                ///< indexes in `keys` of those that are not pulled
+  std::shared_ptr<FunctionCallOperation> call_;  ///< that asks for open_; nullptr: to be made
+};
+
+}  // namespace verbena::worker
