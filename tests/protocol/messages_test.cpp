@@ -84,7 +84,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: whoever changes the layout must change kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\23\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\24\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
@@ -100,7 +100,7 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
                              .consistency = "asp",
                              .rule = "max",
                              .seed = 5}),
-            "VRBN\23\0\0\0\3\0\0\0\0\0\0\0"
+            "VRBN\24\0\0\0\3\0\0\0\0\0\0\0"
             "\3\0\0\0\2\0\0\0ab\2\1\0\0\0\0\0\0\5\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0asp\3\0\0\0max"
             "\1\0\0\0\4\0\0\0zero\5\0\0\0\0\0\0\0\6\0\0\0always\5\0\0\0never"s);
 }
@@ -108,13 +108,13 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\23\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\24\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\23\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\24\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(PushAnswer{.table = 3, .tag = 258, .records = 9, .moved = {0, 8}}),
-            "VRBN\23\0\0\0\12\0\0\0\0\0\0\0"
+            "VRBN\24\0\0\0\12\0\0\0\0\0\0\0"
             "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 
