@@ -9,7 +9,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
+
+#include "base/word_copy.hpp"
 
 namespace verbena::base {
 
@@ -23,6 +26,17 @@ template <class Value>
   for (std::size_t i = 0; i < words.size(); ++i)
     words[i] = __atomic_load_n(reinterpret_cast<const std::uint64_t*>(from) + i, __ATOMIC_RELAXED);
   return std::bit_cast<Value>(words);
+}
+
+/// Copies all bytes, for what needs many of them at a time: the copy is what is checked and used. REQUIRES:
+/// both are aligned to 8 bytes; `to` has room for them; no overlap.
+inline void copy_once(std::byte* to, std::span<const std::byte> from) {
+  const std::size_t words = from.size() / sizeof(std::uint64_t);
+  copy_words(reinterpret_cast<std::uint64_t*>(to), reinterpret_cast<const std::uint64_t*>(from.data()),
+             words);
+  for (std::size_t i = words * sizeof(std::uint64_t); i < from.size(); ++i)
+    to[i] =
+        std::byte{__atomic_load_n(reinterpret_cast<const std::uint8_t*>(from.data() + i), __ATOMIC_RELAXED)};
 }
 
 }  // namespace verbena::base

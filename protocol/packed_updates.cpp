@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -16,6 +17,9 @@ using Form = PackedHeader::Form;
 using Names = PackedHeader::Names;
 
 constexpr std::size_t kMostDistanceBytes = 6;  // of 7 bits: more than kMaxRows
+constexpr std::size_t kBodyBegin = sizeof(BulkHeader) + sizeof(PackedHeader);
+/// A frame must be shorter than the body by this part of it, or it is not worth decompressing.
+constexpr std::size_t kLeastSavedPart = 32;
 
 /// 0: values of this type have no such form.
 constexpr std::size_t form_bytes(Form form, ValueType type) {
@@ -238,10 +242,23 @@ std::optional<std::size_t> UpdatePacker::pack(BulkHeader header, PackedHeader pa
       type_, [&]<class Value>() { return pack_as<Value>(type_, width_, rows_, keys_, header, packed, to); });
 }
 
+std::size_t compress_packed(std::span<std::byte> message, Compressor& compressor) {
+  const std::span<std::byte> body = message.subspan(kBodyBegin);
+  const std::size_t saved = body.size() / kLeastSavedPart + 1;
+  if (body.size() <= saved) return message.size();
+  const std::span<const std::byte> frame = compressor.compress(body, body.size() - saved);
+  if (frame.empty()) return message.size();
+  const auto body_bytes = static_cast<std::uint32_t>(body.size());
+  std::memcpy(message.data() + sizeof(BulkHeader) + offsetof(PackedHeader, body_bytes), &body_bytes,
+              sizeof body_bytes);
+  std::memcpy(body.data(), frame.data(), frame.size());
+  return kBodyBegin + frame.size();
+}
+
 // ---- reading
 
 absl::StatusOr<PackedUpdates> PackedUpdates::read(const BulkMessage& message, ValueType type,
-                                                  std::uint32_t width) {
+                                                  std::uint32_t width, Decompressor& decompressor) {
   PackedUpdates updates;
   std::span<const std::byte> rest = message.payload;
   const auto wrong = [&] {
@@ -256,11 +273,26 @@ absl::StatusOr<PackedUpdates> PackedUpdates::read(const BulkMessage& message, Va
   updates.width_ = width;
   updates.count_ = message.header.count;
   const std::size_t value_size = header.form <= Form::kInt8 ? form_bytes(header.form, type) : 0;
+  const std::size_t records_bytes = updates.count_ * record_bytes(row_stride_bytes(type, width));
   if (header.names > Names::kList || value_size == 0 || header.has_zeros > 1 || header.is_ahead > 1 ||
-      header.unused != 0 || header.list >= kMaxKeyLists || header.by_row > updates.count_ ||
+      header.list >= kMaxKeyLists || header.by_row > updates.count_ ||
       (header.names != Names::kRowsAndKeys && header.by_row != 0) || updates.count_ == 0 ||
-      updates.count_ * record_bytes(row_stride_bytes(type, width)) > kMaxUnpackedBytes) {
+      records_bytes > kMaxUnpackedBytes) {
     return wrong();
+  }
+  if (header.body_bytes > records_bytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} packed updates in {} bytes before compression, expected at most {}", updates.count_,
+                    header.body_bytes, records_bytes));
+  }
+  if (header.body_bytes > 0) {
+    const auto body = decompressor.decompress(rest, header.body_bytes);
+    if (!body) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} packed updates in {} bytes, which are no zstd frame that holds {}", updates.count_,
+                      rest.size(), header.body_bytes));
+    }
+    rest = *body;
   }
   const auto take = [&](std::size_t bytes) -> std::optional<std::span<const std::byte>> {
     if (bytes > rest.size()) return std::nullopt;

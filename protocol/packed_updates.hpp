@@ -9,6 +9,9 @@
 //   zeros         if `has_zeros`: a bit for each value, the lowest first, 1 if the value is not zero
 //   values        in one form, without those that the bits say are zero
 //
+// All that follows the PackedHeader is the message's body. It may be compressed as a whole
+// (protocol/compression.hpp).
+//
 // A list of keys that is sent again and again is sent once and given a number (Li et al., OSDI'14, section
 // 3.3, "key caching"; there it is known by a hash). Numbers are the worker's to give, so both sides always
 // agree on what is known.
@@ -22,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "protocol/compression.hpp"
 #include "protocol/messages.hpp"
 #include <verbena/keys.hpp>
 #include <verbena/value_type.hpp>
@@ -54,7 +58,9 @@ struct PackedHeader {
   std::uint32_t by_row = 0;  ///< how many updates are named by rows
   std::uint32_t distance_bytes = 0;
   float scale = 1;
-  std::uint32_t unused = 0;
+  /// 0: the body follows as it is. Otherwise its length, which is at most that of the records that the
+  /// updates stand for; one zstd frame follows, which holds it.
+  std::uint32_t body_bytes = 0;
 };
 static_assert(sizeof(PackedHeader) == 24 && std::is_trivially_copyable_v<PackedHeader>);
 
@@ -86,12 +92,18 @@ class UpdatePacker {
   std::vector<Named> keys_;
 };
 
+/// Compresses the body of such a message, which UpdatePacker has written, if that saves enough. Returns the
+/// message's length.
+std::size_t compress_packed(std::span<std::byte> message, Compressor& compressor);
+
 /// Reads such a message, which may lie where its sender still writes: whatever it contains, nothing outside
 /// it is read, but what is read may be nonsense. Names come in their order, and so do values.
 class PackedUpdates {
  public:
-  /// INVALID_ARGUMENT: its lengths do not agree. What it names is not looked at.
-  static absl::StatusOr<PackedUpdates> read(const BulkMessage& message, ValueType type, std::uint32_t width);
+  /// INVALID_ARGUMENT: its lengths do not agree, or it cannot be decompressed. What it names is not looked
+  /// at. A compressed body is read where `decompressor` leaves it, and must stay there meanwhile.
+  static absl::StatusOr<PackedUpdates> read(const BulkMessage& message, ValueType type, std::uint32_t width,
+                                            Decompressor& decompressor);
 
   [[nodiscard]] const PackedHeader& header() const { return header_; }
   [[nodiscard]] std::uint32_t count() const { return count_; }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "protocol/compression.hpp"
 #include "protocol/named_parameters.hpp"
 #include "protocol/packed_updates.hpp"
 
@@ -9,7 +12,8 @@ namespace verbena::protocol {
 namespace {
 
 constexpr std::string_view kTheEncoding = "the encoding";
-constexpr NamedParameter kLists[] = {{.name = "lists", .usual = 0, .least = 0, .most = kMaxListedKeys}};
+constexpr NamedParameter kPacked[] = {{.name = "lists", .usual = 0, .least = 0, .most = kMaxListedKeys},
+                                      {.name = "zstd", .usual = 0, .least = 0, .most = kMaxCompressionLevel}};
 
 }  // namespace
 
@@ -18,15 +22,20 @@ absl::StatusOr<PushEncoding> PushEncoding::find(std::string_view text) {
   if (!named.ok()) return named.status();
   PushEncoding encoding;
   if (named->name == "packed") {
-    const auto values = named->values_of(kTheEncoding, kLists);
+    const auto values = named->values_of(kTheEncoding, kPacked);
     if (!values.ok()) return values.status();
-    return PushEncoding{.kind = Kind::kPacked, .listed_keys = static_cast<std::uint64_t>((*values)[0])};
+    const double level = (*values)[1];
+    if (level != std::floor(level))
+      return absl::InvalidArgumentError(fmt::format("zstd of {} is {}, no whole number", text, level));
+    return PushEncoding{.kind = Kind::kPacked,
+                        .listed_keys = static_cast<std::uint64_t>((*values)[0]),
+                        .zstd_level = static_cast<int>(level)};
   }
   if (named->name == "records") {
     encoding.kind = Kind::kRecords;
   } else if (named->name != kUsualEncoding) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} \"{}\": expected auto, records or packed(lists=NUMBER)", kTheEncoding, text));
+    return absl::InvalidArgumentError(fmt::format(
+        "{} \"{}\": expected auto, records or packed(lists=NUMBER,zstd=NUMBER)", kTheEncoding, text));
   }
   const auto none = named->values_of(kTheEncoding, {});
   if (!none.ok()) return none.status();

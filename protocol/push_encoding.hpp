@@ -3,8 +3,10 @@
 //   auto               packed if that is likely to pay: over a network, where rows are narrow or the filter
 //                      rounds; the usual choice
 //   records            a key and all values for each row
-//   packed(lists=0)    as packed_updates.hpp says; of each lane's rows, lists of so many keys in all
-//                      get a number with which they are named when they are sent again
+//   packed(lists=0,zstd=0)
+//                      as packed_updates.hpp says; of each lane's rows, lists of so many keys in all
+//                      get a number with which they are named when they are sent again; each message is
+//                      compressed by zstd at this level, 1 to 19, unless it is 0
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,7 @@ struct PushEncoding {
 
   Kind kind = Kind::kAuto;
   std::uint64_t listed_keys = 0;
+  int zstd_level = 0;  ///< 0: not compressed
 };
 
 }  // namespace verbena::protocol

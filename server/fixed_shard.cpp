@@ -22,7 +22,7 @@ absl::Status FixedShard::on_bulk(const Sender& sender, const protocol::BulkMessa
   absl::Status status;
   if (protocol::has_updates(header.kind)) {
     task.kind = LaneTask::Kind::kUpdates;
-    absl::StatusOr<KeyList> keys = check_updates(task);
+    absl::StatusOr<KeyList> keys = check_updates(sender, task, host);
     status = keys.status();
     if (keys.ok()) task.keys = *std::move(keys);
     if (status.ok() && header.clock != sender.clock) {
@@ -46,18 +46,29 @@ absl::Status FixedShard::on_bulk(const Sender& sender, const protocol::BulkMessa
   return status;
 }
 
-absl::StatusOr<KeyList> FixedShard::check_updates(const LaneTask& task) {
+absl::StatusOr<KeyList> FixedShard::check_updates(const Sender& sender, const LaneTask& task,
+                                                  ShardHost& host) {
   const protocol::BulkHeader& header = task.message.header;
-  if (header.kind == protocol::BulkKind::kPackedUpdates) return check_packed(task);
+  if (header.kind == protocol::BulkKind::kPackedUpdates) return check_packed(sender, task, host);
   RETURN_IF_ERROR(check_records_of(header.lane, task.message));
   return nullptr;
 }
 
-absl::StatusOr<KeyList> FixedShard::check_packed(const LaneTask& task) {
+absl::StatusOr<KeyList> FixedShard::check_packed(const Sender& sender, const LaneTask& task,
+                                                 ShardHost& host) {
   using Names = protocol::PackedHeader::Names;
   const std::uint32_t lane = task.message.header.lane;
+  // Few bytes may stand for many. This bounds what memory they take here, and in the lane, which goes by the
+  // same copy of the header.
+  const std::size_t as_records =
+      sizeof(protocol::BulkHeader) + task.message.header.count * protocol::record_bytes(stride_bytes);
+  if (as_records > sender.most_message_bytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} packed updates, as records a message of {} bytes, expected at most {}",
+                    task.message.header.count, as_records, sender.most_message_bytes));
+  }
   absl::StatusOr<protocol::PackedUpdates> updates =
-      protocol::PackedUpdates::read(task.message, table.value_type, table.width);
+      protocol::PackedUpdates::read(task.message, table.value_type, table.width, host.decompressor());
   if (!updates.ok()) return updates.status();
   const protocol::PackedHeader& header = updates->header();
   for (std::uint32_t i = 0; i < header.by_row; ++i) {

@@ -35,6 +35,10 @@ absl::Status with_name(const std::string& name, const absl::Status& status) {
   return absl::Status(status.code(), fmt::format("{}: {}", name, std::string(status.message())));
 }
 
+Sender sender_of(const Peer& peer) {
+  return {{peer.worker, peer.node}, peer.clock, protocol::max_bulk_bytes(peer.inbox->capacity_bytes())};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& transport,
@@ -456,8 +460,7 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
     return absl::InvalidArgumentError(
         fmt::format("message for table {}, lane {}", header.table, header.lane));
   }
-  const absl::Status status =
-      shards_[header.table].on_bulk({{peer.worker, peer.node}, peer.clock}, *message, inbox, *this);
+  const absl::Status status = shards_[header.table].on_bulk(sender_of(peer), *message, inbox, *this);
   give_answers(header.table);
   return status;
 }
@@ -492,8 +495,7 @@ absl::Status Server::on_key_requests(Peer& peer, const protocol::KeyRequests& re
     return absl::InvalidArgumentError(
         fmt::format("asks where rows of table {} are, which is not dynamic", requests.table));
   }
-  const absl::Status status =
-      shards_[requests.table].on_key_requests({{peer.worker, peer.node}, peer.clock}, requests, *this);
+  const absl::Status status = shards_[requests.table].on_key_requests(sender_of(peer), requests, *this);
   give_answers(requests.table);
   return status;
 }

@@ -13,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "protocol/compression.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/open_table.hpp"
 #include "server/homes.hpp"
@@ -31,7 +32,8 @@ using MessageAnswers = std::vector<MessageAnswer>;
 /// A worker that has opened the table.
 struct Sender {
   Homes::Worker worker;
-  consistency::Clock clock = 0;  ///< the worker's clock, as it has told it
+  consistency::Clock clock = 0;        ///< the worker's clock, as it has told it
+  std::size_t most_message_bytes = 0;  ///< the longest bulk message that its inbox takes
 };
 
 /// What a shard may ask of its server.
@@ -43,6 +45,8 @@ class ShardHost {
   virtual absl::Status begin_call(std::uint32_t lane, std::uint32_t worker) = 0;
   /// The worker will get `more` answers. INVALID_ARGUMENT if it waits for too many already.
   virtual absl::Status expect_answers(std::uint32_t worker, std::size_t more) = 0;
+  /// For one message at a time.
+  virtual protocol::Decompressor& decompressor() = 0;
   // Answers for workers about this table. They are sent when the shard returns.
   virtual Homes::Answers& key_answers() = 0;
   virtual MessageAnswers& message_answers() = 0;

@@ -17,7 +17,7 @@ constexpr std::size_t kPieceBytes = 16'384;
 
 bool Unpacking::begin(const LanePart& part, ValueType type, std::uint32_t width,
                       const protocol::BulkMessage& message, const std::vector<Key>* keys) {
-  const auto updates = protocol::PackedUpdates::read(message, type, width);
+  const auto updates = protocol::PackedUpdates::read(message, type, width, decompressor_);
   if (!updates.ok()) return false;
   updates_ = *updates;
   if (keys != nullptr && keys->size() != updates_.count()) return false;

@@ -310,8 +310,8 @@ void ClickThrough::add_options(CLI::App& command) {
       ->type_name("FILTER");
   command
       .add_option("--encoding", encoding_,
-                  "in which bytes gradients travel: auto, records, packed, or packed(lists=1000000) for "
-                  "several passes (docs/sparse.md)")
+                  "in which bytes gradients travel: auto, records, packed, packed(lists=1000000) for several "
+                  "passes, or packed(zstd=1) for slow networks (docs/sparse.md)")
       ->capture_default_str()
       ->type_name("ENCODING");
   add_number(command, "--seed", seed_, "of the first factors and of the examples for the test")

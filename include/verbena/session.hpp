@@ -137,7 +137,8 @@ struct TableOptions {
   /// For static tables: in which bytes updates travel, without a change to any of them: "auto", "records"
   /// (a key and all values for each row), or "packed" (in as few bytes as is easily done, which takes this
   /// worker some time); "packed(lists=1000000)" for mini-batches whose keys come again and again, in the same
-  /// order: they are sent once, as far as they are not more than so many for a lane. docs/sparse.md#pushes
+  /// order: they are sent once, as far as they are not more than so many for a lane; "packed(zstd=1)" to
+  /// compress what is packed, at a level of 1 to 19, for slow networks. docs/sparse.md#pushes
   std::string encoding = "auto";
   /// How many rows the cache may hold; a further row replaces one that has not been read for a long time.
   std::uint64_t cache_rows = UINT64_MAX;

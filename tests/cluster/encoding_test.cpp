@@ -134,6 +134,9 @@ TEST(EncodedBytesTest, AreFew) {
     EXPECT_THAT(listed[1], AllOf(Gt(4), Lt(4.2)));
     const auto rounded = bytes_of_passes(KeySpace::kSparse, "packed", "int8", maps);
     EXPECT_THAT(rounded[2], AllOf(Gt(2), Lt(3.3)));
+    // The rows of a batch follow one another: as distances they are zeros.
+    EXPECT_LT(bytes_of_passes(KeySpace::kDense, "packed(zstd=1)", "none", maps)[2], 4.5);
+    EXPECT_LT(bytes_of_passes(KeySpace::kDense, "packed(zstd=1)", "int8", maps)[2], 1.5);
     EXPECT_THAT(bytes_of_passes(KeySpace::kSparse, "auto", "none", maps)[1],
                 maps == Maps::kAll ? AllOf(Gt(16), Lt(16.3)) : AllOf(Gt(5), Lt(6.3)));
   }
@@ -143,7 +146,8 @@ TEST(EncodedBytesTest, AreFew) {
 TEST(EncodedBitsTest, AreTheSameUnderBsp) {
   std::map<std::string, std::string> bits;
   for (const std::string filter : {"none", "significant(least=0.02)", "int8", "top(share=0.5)+bf16"}) {
-    for (const std::string encoding : {"records", "packed", "packed(lists=10000)"}) {
+    for (const std::string encoding :
+         {"records", "packed", "packed(lists=10000)", "packed(zstd=1)", "packed(lists=10000,zstd=19)"}) {
       for (const Maps maps : {Maps::kAll, Maps::kNone}) {
         const TestRows rows(KeySpace::kSparse, kEncodedRows);
         const ClusterResult result = run_cluster(over(maps, 2, 2), [&](Session& session) -> absl::Status {
@@ -221,6 +225,8 @@ TEST(EncodingChoiceTest, WhatDoesNotGoTogetherIsRefused) {
           return message_of(session.table<decltype(value)>(options).status());
         };
         EXPECT_THAT(error_of({.encoding = "zip"}, 0.0F), ::testing::HasSubstr("expected auto, records"));
+        EXPECT_THAT(error_of({.encoding = "packed(zstd=20)"}, 0.0F),
+                    ::testing::HasSubstr("expected 0 to 19, found 20"));
         EXPECT_THAT(
             error_of({.consistency = Asp{}, .allocation = Allocation::kDynamic, .encoding = "packed"}, 0.0F),
             ::testing::HasSubstr("travel as records"));

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -19,6 +20,7 @@
 #include <optional>
 #include <thread>
 
+#include "protocol/compression.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/packed_updates.hpp"
 #include "protocol/row_stride.hpp"
@@ -69,6 +71,17 @@ std::string packed(std::optional<Key> key, Names names, std::uint64_t row = 0) {
   std::array<std::uint64_t, 16> memory = {};
   const auto length = packer.pack({}, {.names = names, .list = 5}, std::as_writable_bytes(std::span(memory)));
   return std::string(reinterpret_cast<const char*>(memory.data()), *length).substr(sizeof(BulkHeader));
+}
+/// The payload of packed updates of a row, with a frame in the place of their body.
+std::string compressed(std::uint32_t body_bytes, const std::string& frame) {
+  std::string payload = packed({}, Names::kRowsAndKeys).substr(0, sizeof(protocol::PackedHeader));
+  std::memcpy(payload.data() + offsetof(protocol::PackedHeader, body_bytes), &body_bytes, sizeof body_bytes);
+  return payload + frame;
+}
+std::string frame_of(const std::string& bytes) {
+  protocol::Compressor compressor(1);
+  const auto frame = compressor.compress(std::as_bytes(std::span(bytes)), 1000);
+  return {reinterpret_cast<const char*>(frame.data()), frame.size()};
 }
 /// The tag of a push or an install.
 const std::string kTag = key_bytes(77);
@@ -344,6 +357,13 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
   // A call without a name: its answer says that there is no such function.
   const std::string of_range = key_bytes(0) + key_bytes(0) + key_bytes(10) + key_bytes(0);
   const std::string slot = key_bytes(3) + key_bytes(std::uint64_t{1} << 24) + key_bytes(0);
+  // A byte for the row, and one that says that its values are zeros.
+  const std::string body = packed({}, Names::kRowsAndKeys).substr(sizeof(protocol::PackedHeader));
+  ASSERT_EQ(body.size(), 2U);
+  const std::string frame = frame_of(body);
+  const auto one_packed = [&](const std::string& payload) {
+    return bulk({.kind = BulkKind::kPackedUpdates, .count = 1}, payload);
+  };
   protocol::OpenTable other_table = kTable;
   other_table.table = 7;
   protocol::OpenTable second_table = kTable;
@@ -391,6 +411,20 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       {"clock 3", bulk({.kind = BulkKind::kPackedUpdates, .count = 1, .clock = 3}, packed(3, Names::kNewList))},
       {"list 5, which was never sent",
        bulk({.kind = BulkKind::kPackedUpdates, .count = 1}, packed(3, Names::kList))},
+      {"32 packed updates, as records a message of 560 bytes, expected at most 512",
+       bulk({.kind = BulkKind::kPackedUpdates, .count = 32}, packed(3, Names::kRowsAndKeys))},
+      {"in 0 bytes, which are no zstd frame that holds 2", one_packed(compressed(2, ""))},
+      {"no zstd frame that holds 2", one_packed(compressed(2, frame.substr(0, frame.size() - 1)))},
+      {"no zstd frame that holds 2", one_packed(compressed(2, "what?"))},
+      {"no zstd frame that holds 3", one_packed(compressed(3, frame))},
+      {"in 17 bytes before compression, expected at most 16", one_packed(compressed(17, frame))},
+      {"in 4294967295 bytes before compression, expected at most 16",
+       one_packed(compressed(std::numeric_limits<std::uint32_t>::max(), frame))},
+      {"1 packed updates in", one_packed(compressed(3, frame_of(body + "?")))},
+      {"update of row 10, expected less than 10",
+       one_packed(compressed(2, frame_of("\x0a" + body.substr(1))))},
+      {"no zstd frame that holds 2",
+       elsewhere({.kind = BulkKind::kPackedUpdates, .count = 1}, compressed(2, "what?"), 0)},
       {"clock 0 after", bulk({.kind = BulkKind::kClock, .clock = 0})},
       {"after clock 0", bulk({.kind = BulkKind::kClock, .clock = std::numeric_limits<std::int64_t>::max()})},
       {"clock -1 after", bulk({.kind = BulkKind::kClock, .clock = -1})},

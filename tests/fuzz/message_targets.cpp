@@ -1,6 +1,8 @@
 // Messages and lines from other processes.
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -9,7 +11,9 @@
 #include "apps/bench/perftest.hpp"
 #include "consistency/model.hpp"
 #include "job/child_message.hpp"
+#include "protocol/compression.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/packed_updates.hpp"
 #include "protocol/server_function.hpp"
 #include "tests/fuzz/target.hpp"
 #include "transport/verbs/address.hpp"
@@ -74,6 +78,25 @@ struct PossibleFields {
   void operator()(const auto& /*anything*/) const {}
 };
 
+/// Reads all of it, as a server does.
+void packed_updates(const protocol::BulkMessage& message) {
+  static protocol::Decompressor decompressor;
+  auto updates = protocol::PackedUpdates::read(message, ValueType::kFloat, 4, decompressor);
+  if (!updates.ok()) return require_refusal(updates.status(), "packed updates in");
+  require(updates->header().by_row + updates->keys() <= updates->count(), "more names than updates");
+  std::uint64_t least = 0;
+  for (std::uint32_t i = 0; i < updates->header().by_row; ++i) {
+    const std::optional<std::uint64_t> row = updates->next_row();
+    if (!row) return;
+    require(*row >= least, "order of rows");
+    least = *row + 1;
+  }
+  for (std::uint32_t i = 0; i < updates->keys(); ++i) static_cast<void>(updates->key(i));
+  std::array<float, 4> values{};
+  for (std::uint32_t i = 0; i < std::min(updates->count(), 1000U); ++i)
+    updates->next_values(1, reinterpret_cast<std::byte*>(values.data()), sizeof values);
+}
+
 }  // namespace
 
 void control_message(std::string_view given) {
@@ -109,6 +132,7 @@ void bulk_message(std::string_view bytes) {
       require(key >= kRange.first && key < kRange.last, "key");
     }
   }
+  if (message->header.kind == protocol::BulkKind::kPackedUpdates) packed_updates(*message);
   if (const auto call = protocol::decode_call(*message); call.ok()) {
     require(call->keys.size() == message->header.count, "keys of a call");
     require(call->numbers.size() == call->keys.size() * call->numbers_a_key, "numbers of a call");

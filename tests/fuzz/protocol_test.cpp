@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 
+#include "protocol/compression.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/packed_updates.hpp"
 #include "protocol/server_function.hpp"
@@ -196,9 +197,22 @@ std::string packed(PackedHeader::Names names) {
   return {reinterpret_cast<const char*>(memory.data()), *length};
 }
 
+/// As many as are worth it.
+std::string compressed() {
+  const std::vector<float> values = {1.1F, 1.1F, 1.1F, 1.1F};
+  UpdatePacker packer(ValueType::kFloat, 4);
+  for (std::uint64_t row = 0; row < 30; ++row)
+    packer.add_row(row, reinterpret_cast<const std::byte*>(values.data()));
+  std::vector<std::uint64_t> memory(200);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(memory));
+  const auto length = packer.pack({}, {}, bytes);
+  Compressor compressor(1);
+  return {reinterpret_cast<const char*>(memory.data()), compress_packed(bytes.first(*length), compressor)};
+}
+
 /// Reads all of it, as a server does.
-void read_packed(const BulkMessage& message, int& good) {
-  auto updates = PackedUpdates::read(message, ValueType::kFloat, 4);
+void read_packed(const BulkMessage& message, Decompressor& decompressor, int& good, int& compressed_too) {
+  auto updates = PackedUpdates::read(message, ValueType::kFloat, 4, decompressor);
   if (!updates.ok()) {
     ASSERT_EQ(updates.status().code(), absl::StatusCode::kInvalidArgument);
     return;
@@ -216,6 +230,7 @@ void read_packed(const BulkMessage& message, int& good) {
   for (std::uint32_t i = 0; i < std::min(updates->count(), 100U); ++i)
     updates->next_values(1, reinterpret_cast<std::byte*>(values.data()), 16);
   ++good;
+  compressed_too += updates->header().body_bytes > 0 ? 1 : 0;
 }
 
 TEST(ProtocolFuzz, BulkMessages) {
@@ -229,7 +244,7 @@ TEST(ProtocolFuzz, BulkMessages) {
        bulk(BulkKind::kInstall, 2, kStrideBytes, 104), bulk(BulkKind::kElsewhere, 1, kStrideBytes, 107),
        call("set", {100, 107}, 2), call("top(count=2)", {}, 0), answer(),
        packed(PackedHeader::Names::kRowsAndKeys), packed(PackedHeader::Names::kNewList),
-       packed(PackedHeader::Names::kList)},
+       packed(PackedHeader::Names::kList), compressed()},
       extreme_numbers());
   GuardedMemory memory;
   int records = 0;
@@ -240,6 +255,8 @@ TEST(ProtocolFuzz, BulkMessages) {
   int calls = 0;
   int answers = 0;
   int packed_seen = 0;
+  int compressed_seen = 0;
+  Decompressor decompressor;
   for (int round = 0; round < kMessageRounds; ++round) {
     const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.put(mutator.next())));
     absl::StatusOr<BulkMessage> message = decode_bulk(bytes);
@@ -256,7 +273,8 @@ TEST(ProtocolFuzz, BulkMessages) {
       continue;
     }
     ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kHeard);
-    if (message->header.kind == BulkKind::kPackedUpdates) read_packed(*message, packed_seen);
+    if (message->header.kind == BulkKind::kPackedUpdates)
+      read_packed(*message, decompressor, packed_seen, compressed_seen);
     ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());
     const absl::StatusOr<Descriptor> place = decode_elsewhere(*message);
     ASSERT_EQ(place.ok(), message->payload.size() == sizeof(Descriptor));
@@ -311,6 +329,7 @@ TEST(ProtocolFuzz, BulkMessages) {
   EXPECT_GT(calls, kMessageRounds / 100);
   EXPECT_GT(answers, kMessageRounds / 1000);
   EXPECT_GT(packed_seen, kMessageRounds / 100);
+  EXPECT_GT(compressed_seen, kMessageRounds / 1000);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "protocol/compression.hpp"
 #include "protocol/push_encoding.hpp"
 
 namespace verbena::protocol {
@@ -44,8 +45,8 @@ std::string bits_of(const Updates<Value>& updates) {
 class PackedUpdatesTest : public ::testing::Test {
  protected:
   template <class Value>
-  std::span<const std::byte> pack(const Updates<Value>& updates, PackedHeader packed = {},
-                                  std::size_t room = 1 << 20) {
+  std::span<std::byte> pack(const Updates<Value>& updates, PackedHeader packed = {},
+                            std::size_t room = 1 << 20) {
     width_ =
         static_cast<std::uint32_t>((updates.rows.empty() ? updates.keys : updates.rows)[0].second.size());
     UpdatePacker packer(value_type_of<Value>(), width_);
@@ -59,13 +60,18 @@ class PackedUpdatesTest : public ::testing::Test {
     return length ? to.first(*length) : std::span<std::byte>();
   }
 
+  /// The same message, compressed if that pays.
+  std::span<std::byte> compress(std::span<std::byte> bytes) {
+    return bytes.first(compress_packed(bytes, compressor_));
+  }
+
   /// REQUIRES: the message is right.
   template <class Value>
   Updates<Value> unpack(std::span<const std::byte> bytes) {
     Updates<Value> result;
     const auto message = decode_bulk(bytes);
     EXPECT_TRUE(message.ok());
-    auto updates = PackedUpdates::read(*message, value_type_of<Value>(), width_);
+    auto updates = PackedUpdates::read(*message, value_type_of<Value>(), width_, decompressor_);
     EXPECT_TRUE(updates.ok()) << updates.status();
     const std::uint32_t by_row = updates->header().by_row;
     for (std::uint32_t i = 0; i < by_row; ++i)
@@ -95,14 +101,16 @@ class PackedUpdatesTest : public ::testing::Test {
   }
 
   /// The error for a message; empty: none.
-  std::string error_of(std::span<const std::byte> bytes, ValueType type) const {
+  std::string error_of(std::span<const std::byte> bytes, ValueType type) {
     const auto message = decode_bulk(bytes);
-    const auto updates = PackedUpdates::read(*message, type, width_);
+    const auto updates = PackedUpdates::read(*message, type, width_, decompressor_);
     return std::string(updates.status().message());
   }
 
   std::uint32_t width_ = 1;
   std::vector<std::uint64_t> memory_;
+  Compressor compressor_{1};
+  Decompressor decompressor_;
 };
 
 template <class Value>
@@ -160,6 +168,20 @@ TEST_F(PackedUpdatesTest, NoBitIsLost) {
   check_round_trips<std::int32_t>([&](const auto& all) { return bits_of(unpack<std::int32_t>(pack(all))); });
   check_round_trips<std::int64_t>([&](const auto& all) { return bits_of(unpack<std::int64_t>(pack(all))); });
   check_round_trips<float>([&](const auto& all) { return bits_of(unpack<float>(pack(all, {.scale = 1}))); });
+}
+
+TEST_F(PackedUpdatesTest, NoBitIsLostByCompression) {
+  int compressed = 0;
+  const auto there_and_back = [&]<class Value>(const Updates<Value>& all) {
+    const std::span<std::byte> bytes = compress(pack(all));
+    compressed += header_of(bytes).body_bytes > 0 ? 1 : 0;
+    return bits_of(unpack<Value>(bytes));
+  };
+  check_round_trips<float>(there_and_back);
+  check_round_trips<double>(there_and_back);
+  check_round_trips<std::int32_t>(there_and_back);
+  check_round_trips<std::int64_t>(there_and_back);
+  EXPECT_GT(compressed, 100) << "of 1600";
 }
 
 TEST_F(PackedUpdatesTest, HeaderSaysWhatItIs) {
@@ -220,10 +242,44 @@ TEST_F(PackedUpdatesTest, AListIsSentOnce) {
   EXPECT_EQ(bits_of(unpack<float>(first)), bits_of(updates));
   const auto second = pack(updates, {.names = Names::kList, .list = 9});
   EXPECT_EQ(second.size(), kHeaders + 2 * 2);
-  const auto read = PackedUpdates::read(*decode_bulk(second), ValueType::kFloat, 1);
+  const auto read = PackedUpdates::read(*decode_bulk(second), ValueType::kFloat, 1, decompressor_);
   EXPECT_EQ(read->keys(), 0U);
   EXPECT_EQ(read->count(), 2U);
   EXPECT_EQ(read->header().list, 9U);
+}
+
+/// 500 of one value, rows and all of 1,500 bytes.
+Updates<float> easy_updates() {
+  Updates<float> updates;
+  for (std::uint64_t row = 0; row < 500; ++row) updates.rows.push_back({row, {1.5F}});
+  return updates;
+}
+
+TEST_F(PackedUpdatesTest, TheBodyIsCompressed) {
+  const std::span<std::byte> bytes = pack(easy_updates(), {.is_ahead = 1});
+  const PackedHeader before = header_of(bytes);
+  ASSERT_EQ(bytes.size(), kHeaders + 500 * (1 + 2));
+  EXPECT_EQ(before.body_bytes, 0U);
+  const std::span<std::byte> shorter = compress(bytes);
+  EXPECT_LT(shorter.size(), kHeaders + 100);
+  EXPECT_EQ(header_of(shorter).body_bytes, 1500U);
+  EXPECT_EQ(header_of(shorter).is_ahead, 1);
+  EXPECT_EQ(header_of(shorter).by_row, 500U);
+  EXPECT_EQ(decode_bulk(shorter)->header.count, 500U);
+  EXPECT_EQ(bits_of(unpack<float>(shorter)), bits_of(easy_updates()));
+}
+
+TEST_F(PackedUpdatesTest, WhatDoesNotBecomeShorterStaysAsItIs) {
+  std::mt19937_64 random(1);
+  Updates<std::int64_t> updates;
+  for (int i = 0; i < 100; ++i) updates.keys.push_back({random(), {static_cast<std::int64_t>(random())}});
+  const std::span<std::byte> bytes = pack(updates);
+  const std::vector<std::byte> before(bytes.begin(), bytes.end());
+  const std::span<std::byte> after = compress(bytes);
+  EXPECT_TRUE(std::ranges::equal(after, before));
+  EXPECT_EQ(header_of(after).body_bytes, 0U);
+  const std::span<std::byte> shortest = pack<float>({{{0, {1}}}, {}});
+  EXPECT_EQ(compress(shortest).size(), shortest.size());
 }
 
 TEST_F(PackedUpdatesTest, RoomIsNotExceeded) {
@@ -266,6 +322,50 @@ TEST_F(PackedUpdatesTest, WrongLengthsAreRefused) {
   EXPECT_NE(with([](BulkHeader&, PackedHeader& packed) { packed.list = kMaxKeyLists; }), "");
 }
 
+TEST_F(PackedUpdatesTest, WrongFramesAreRefused) {
+  using ::testing::HasSubstr;
+  const std::span<std::byte> bytes = compress(pack(easy_updates()));
+  const auto error = [&](std::span<const std::byte> message) { return error_of(message, ValueType::kFloat); };
+  EXPECT_EQ(error(bytes), "");
+  for (std::size_t length = kHeaders; length < bytes.size(); ++length)
+    EXPECT_THAT(error(bytes.first(length)), HasSubstr("which are no zstd frame that holds 1500"));
+  EXPECT_THAT(error(std::as_bytes(std::span(memory_)).first(bytes.size() + 1)), HasSubstr("no zstd frame"));
+  const auto with = [&](std::uint32_t count, std::uint32_t body_bytes) {
+    std::vector<std::uint64_t> copy = memory_;
+    auto header = base::load_once<BulkHeader>(bytes.data());
+    PackedHeader packed = header_of(bytes);
+    header.count = count;
+    packed.by_row = count;
+    packed.body_bytes = body_bytes;
+    const std::span<std::byte> to = std::as_writable_bytes(std::span(copy));
+    std::memcpy(to.data(), &header, sizeof header);
+    std::memcpy(to.data() + sizeof header, &packed, sizeof packed);
+    return error(to.first(bytes.size()));
+  };
+  EXPECT_EQ(with(500, 1500), "");
+  EXPECT_THAT(with(500, 1499), HasSubstr("no zstd frame that holds 1499"));
+  EXPECT_THAT(with(500, 1501), HasSubstr("no zstd frame that holds 1501"));
+  EXPECT_THAT(with(500, 8001), HasSubstr("in 8001 bytes before compression, expected at most 8000"));
+  EXPECT_THAT(with(500, UINT32_MAX), HasSubstr("expected at most 8000"));
+  EXPECT_THAT(with(90, 1500), HasSubstr("expected at most 1440"));
+  EXPECT_THAT(with(499, 1500), HasSubstr("499 packed updates in"))
+      << "the frame is right, its contents are not";
+  EXPECT_THAT(with(500, 0), HasSubstr("500 packed updates in"));
+}
+
+/// What was compressed is read from a copy.
+TEST_F(PackedUpdatesTest, ACompressedBodyMayChangeMeanwhile) {
+  const std::span<std::byte> bytes = compress(pack(easy_updates()));
+  ASSERT_GT(header_of(bytes).body_bytes, 0U);
+  auto updates = PackedUpdates::read(*decode_bulk(bytes), ValueType::kFloat, 1, decompressor_);
+  ASSERT_TRUE(updates.ok());
+  std::fill(bytes.begin(), bytes.end(), std::byte{0xff});
+  std::vector<float> values(500);
+  updates->next_values(500, reinterpret_cast<std::byte*>(values.data()), sizeof(float));
+  for (std::uint64_t row = 0; row < 500; ++row) EXPECT_EQ(updates->next_row(), row);
+  EXPECT_THAT(values, ::testing::Each(1.5F));
+}
+
 /// The sender may change the message while it is read.
 TEST_F(PackedUpdatesTest, WhatChangesMeanwhileIsNotReadBeyondItsEnd) {
   std::vector<float> values(40);
@@ -274,7 +374,7 @@ TEST_F(PackedUpdatesTest, WhatChangesMeanwhileIsNotReadBeyondItsEnd) {
   std::vector<std::uint64_t> exact((bytes.size() + 7) / 8);
   std::memcpy(exact.data(), bytes.data(), bytes.size());
   auto updates = PackedUpdates::read(*decode_bulk(std::as_bytes(std::span(exact)).first(bytes.size())),
-                                     ValueType::kFloat, 40);
+                                     ValueType::kFloat, 40, decompressor_);
   ASSERT_TRUE(updates.ok());
   std::memset(reinterpret_cast<std::byte*>(exact.data()) + kHeaders, 0xff, bytes.size() - kHeaders);
   EXPECT_FALSE(updates->next_row().has_value()) << "a number without an end";
@@ -291,8 +391,22 @@ TEST(PushEncodingTest, TextsAreUnderstood) {
   EXPECT_EQ(PushEncoding::find("packed")->kind, Kind::kPacked);
   EXPECT_EQ(PushEncoding::find("packed")->listed_keys, 0U);
   EXPECT_EQ(PushEncoding::find("packed(lists=500)")->listed_keys, 500U);
-  EXPECT_THAT(std::string(PushEncoding::find("zip").status().message()),
-              ::testing::HasSubstr("expected auto, records or packed(lists=NUMBER)"));
+  EXPECT_EQ(PushEncoding::find("packed(lists=500)")->zstd_level, 0);
+  EXPECT_EQ(PushEncoding::find("packed(zstd=3)")->zstd_level, 3);
+  EXPECT_EQ(PushEncoding::find("packed(zstd=3)")->listed_keys, 0U);
+  EXPECT_EQ(PushEncoding::find("packed(lists=500,zstd=19)")->zstd_level, 19);
+  EXPECT_EQ(PushEncoding::find("packed(zstd=0)")->zstd_level, 0);
+  const auto error_of = [](std::string_view text) {
+    return std::string(PushEncoding::find(text).status().message());
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(error_of("zip"), HasSubstr("expected auto, records or packed(lists=NUMBER,zstd=NUMBER)"));
+  EXPECT_THAT(error_of("packed(zstd=20)"),
+              HasSubstr("zstd of the encoding \"packed\": expected 0 to 19, found 20"));
+  EXPECT_THAT(error_of("packed(zstd=-1)"), HasSubstr("expected 0 to 19, found -1"));
+  EXPECT_THAT(error_of("packed(zstd=0.5)"), HasSubstr("zstd of packed(zstd=0.5) is 0.5, no whole number"));
+  EXPECT_THAT(error_of("packed(zip=1)"), HasSubstr("no parameter \"zip\", but lists, zstd"));
+  EXPECT_FALSE(PushEncoding::find("records(zstd=1)").ok());
   EXPECT_FALSE(PushEncoding::find("auto(lists=1)").ok());
   EXPECT_FALSE(PushEncoding::find("packed(lists=1e9)").ok());
 }

@@ -19,7 +19,7 @@ class UnpackingTest : public ::testing::Test {
   using Values = std::vector<float>;
 
   protocol::BulkMessage pack(const std::map<std::uint64_t, Values>& rows, const std::map<Key, Values>& keys,
-                             const PackedHeader& packed = {}) {
+                             const PackedHeader& packed = {}, bool compressed = false) {
     protocol::UpdatePacker packer(ValueType::kFloat, kWidth);
     for (const auto& [row, values] : rows)
       packer.add_row(row, reinterpret_cast<const std::byte*>(values.data()));
@@ -27,7 +27,9 @@ class UnpackingTest : public ::testing::Test {
       packer.add_key(key, reinterpret_cast<const std::byte*>(values.data()));
     memory_.assign(20'000, 0);
     const std::span<std::byte> bytes = std::as_writable_bytes(std::span(memory_));
-    const auto length = packer.pack({.table = 3, .clock = 5}, packed, bytes);
+    auto length = packer.pack({.table = 3, .clock = 5}, packed, bytes);
+    protocol::Compressor compressor(1);
+    if (compressed) length = protocol::compress_packed(bytes.first(*length), compressor);
     return *protocol::decode_bulk(bytes.first(*length));
   }
   bool begin(const protocol::BulkMessage& message, const std::vector<Key>* keys = nullptr) {
@@ -77,6 +79,21 @@ TEST_F(UnpackingTest, ManyComeInPieces) {
   for (Key key = 0; key < 5000; ++key) keys[key] = {static_cast<float>(key), 1};
   ASSERT_TRUE(begin(pack({}, keys)));
   EXPECT_EQ(records(), keys) << "whether they are the lane's is for the lane to say";
+}
+
+TEST_F(UnpackingTest, CompressedOnesAreTheSame) {
+  std::map<Key, Values> keys;
+  for (Key key = 0; key < 5000; ++key) keys[key] = {static_cast<float>(key), 1};
+  const protocol::BulkMessage message = pack({}, keys, {}, true);
+  ASSERT_LT(message.payload.size(), 5000 * 12U);
+  ASSERT_TRUE(begin(message));
+  EXPECT_EQ(records(), keys);
+  // The message may change after it was checked.
+  protocol::BulkMessage cut = message;
+  cut.payload = message.payload.first(message.payload.size() - 1);
+  EXPECT_FALSE(begin(cut));
+  ASSERT_TRUE(begin(message));
+  EXPECT_EQ(records(), keys);
 }
 
 /// The message may change after it was checked.

@@ -24,7 +24,9 @@ UpdatePacking::UpdatePacking(const protocol::PushEncoding& encoding, const proto
     : encoding_(encoding),
       rounds_(filter.rounding != protocol::FilterRule::Rounding::kNone),
       row_bytes_(layout.row_bytes),
-      packer_(layout.type, layout.width) {}
+      packer_(layout.type, layout.width) {
+  if (encoding.zstd_level > 0) compressor_.emplace(encoding.zstd_level);
+}
 
 bool UpdatePacking::pays(const Part& part) const {
   if (encoding_.kind != protocol::PushEncoding::Kind::kAuto)
@@ -54,7 +56,9 @@ std::span<const std::byte> UpdatePacking::pack(Part& part, UpdateBuffer& updates
              : updates.message_bytes(i);
   const std::optional<std::size_t> length = packer_.pack(header, packed, memory->first(most));
   if (!length && is_new) part.lists.drop(packed.list);
-  return length ? memory->first(*length) : std::span<std::byte>();
+  if (!length) return {};
+  const std::span<std::byte> message = memory->first(*length);
+  return compressor_ ? message.first(protocol::compress_packed(message, *compressor_)) : message;
 }
 
 void UpdatePacking::take(const Part& part, const UpdateBuffer& updates, std::size_t i, bool by_keys) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "protocol/compression.hpp"
 #include "protocol/filter_rule.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/packed_updates.hpp"
@@ -36,6 +37,7 @@ class UpdatePacking {
   const bool rounds_;
   const std::size_t row_bytes_;
   protocol::UpdatePacker packer_;
+  std::optional<protocol::Compressor> compressor_;  ///< nullopt: messages are not compressed
   std::vector<Key> keys_;
 };
 
