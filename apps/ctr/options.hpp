@@ -1,0 +1,82 @@
+// The options of `verbena run ctr`, and what follows from them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "apps/ctr/parameters.hpp"
+#include "apps/files.hpp"
+#include "protocol/eviction.hpp"
+#include "protocol/filter_rule.hpp"
+#include "protocol/push_encoding.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace verbena::apps::ctr {
+
+inline constexpr std::string_view kFtrlSolver = "ftrl";
+inline constexpr std::string_view kBlockSolver = "block";
+
+struct Options {
+  std::vector<std::string> data;
+  std::vector<std::string> test_data;
+  double test_fraction = 0.1;
+  std::string format = "auto";
+  double positive = 4;
+  std::string solver{kFtrlSolver};
+  std::int64_t passes = 0;
+  std::int64_t test_every = 1;
+  std::int64_t batch = 1000;
+  std::int64_t rank = 0;
+  std::int64_t blocks = 0;
+  double kkt_ratio = 10;
+  double tolerance = 1e-5;
+  double alpha = 0.1;
+  double beta = 1;
+  std::optional<double> l1;
+  double l2 = 0;
+  double factor_rate = 0.05;
+  double factor_deviation = 0.01;
+  double factor_regularization = 0;
+  std::int64_t min_count = 1;
+  std::int64_t factor_min_count = 10;
+  std::string eviction{protocol::kEvictNever};
+  std::string filter{protocol::kNoFilter};
+  std::string encoding{protocol::kUsualEncoding};
+  std::uint64_t seed = 1;
+  std::string output;
+  std::string start;
+  std::string load;
+  std::string predict;
+
+  /// Adds options that set these members. `command` must not be parsed after their end.
+  void add_to(CLI::App& command);
+  [[nodiscard]] Files files() const;
+  /// Whether each may be so, and goes with the others. Looks at no file.
+  [[nodiscard]] absl::Status check() const;
+
+  // What follows from them, also if they are wrong.
+  // ----------------------------------------------------------------------------------------------------------
+  [[nodiscard]] bool trains() const { return load.empty(); }
+  [[nodiscard]] bool has_blocks() const { return solver == kBlockSolver; }
+  [[nodiscard]] std::int64_t chosen_passes() const;  ///< with blocks: the most
+  [[nodiscard]] double chosen_l1() const;
+
+  // REQUIRES: check() has succeeded.
+  // ----------------------------------------------------------------------------------------------------------
+  [[nodiscard]] std::size_t factors() const { return static_cast<std::size_t>(rank); }  ///< of a feature
+  [[nodiscard]] std::uint64_t batch_examples() const { return static_cast<std::uint64_t>(batch); }
+  [[nodiscard]] Rules rules() const;
+
+ private:
+  [[nodiscard]] absl::Status check_block_options() const;
+};
+
+}  // namespace verbena::apps::ctr
