@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "apps/chart.hpp"
 #include "apps/files.hpp"
 #include "apps/training_watch.hpp"
 #include <verbena/session.hpp>
@@ -105,6 +106,12 @@ class Application {
   /// Computes the objectives, by name, from the sums over all workers.
   [[nodiscard]] virtual std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const = 0;
+  /// Charts for the page of --report, beside the curves of the objectives. `model_summary`: an object with
+  /// all that the model has added to the summary, as another process has sent it; where it is not as
+  /// expected, there is no chart.
+  [[nodiscard]] virtual std::vector<ModelChart> charts(const nlohmann::json& /*model_summary*/) const {
+    return {};
+  }
 
   /// Trains as one worker of many. Called by all threads of a process (--threads) at once, on one object.
   /// Bad input is INVALID_ARGUMENT, "file:line: what was expected".

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/ctr/block_parameters.hpp"
 #include "apps/ctr/block_trainer.hpp"
@@ -64,6 +65,9 @@ class ClickThrough final : public Application {
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
+  [[nodiscard]] std::vector<ModelChart> charts(const nlohmann::json& model_summary) const override {
+    return result_charts(model_summary);
+  }
   absl::Status run_worker(WorkerContext& context) const override {
     return with_enough_memory(kNeedsLessMemory, [&] { return run_as_worker(context); });
   }

@@ -19,6 +19,10 @@ namespace verbena::apps::ctr {
 namespace {
 
 constexpr std::size_t kCalibrationGroups = 10;
+// Names in the summary.
+constexpr const char* kCalibration = "calibration";
+constexpr const char* kMeanPrediction = "mean_prediction";
+constexpr const char* kPositiveShare = "positive_share";
 
 /// Scores the examples of these files, and writes their probabilities if --predict asks for them.
 absl::Status predict(const WorkerRun& run, TrainedModel& model, const std::vector<std::string>& paths,
@@ -51,15 +55,15 @@ void report_calibration(const ScoreHistogram& scores, Reporter& reporter) {
   std::string found = "found    ";
   for (const ScoreHistogram::CalibrationGroup& group : scores.calibration(kCalibrationGroups)) {
     groups.push_back({{"examples", group.examples},
-                      {"mean_prediction", group.mean_prediction},
-                      {"positive_share", group.positive_share}});
+                      {kMeanPrediction, group.mean_prediction},
+                      {kPositiveShare, group.positive_share}});
     predicted += fmt::format(" {:6.4f}", group.mean_prediction);
     found += fmt::format(" {:6.4f}", group.positive_share);
   }
   reporter.print("positive, of equal parts of the test in the order of their predictions:");
   reporter.print(predicted);
   reporter.print(found);
-  reporter.summary("calibration", std::move(groups));
+  reporter.summary(kCalibration, std::move(groups));
 }
 
 absl::Status report_memory(Parameters& parameters, Reporter& reporter) {
@@ -138,6 +142,32 @@ absl::Status use_loaded(const WorkerRun& run) {
   }
   run.reporter.iteration(report);
   return absl::OkStatus();
+}
+
+std::vector<ModelChart> result_charts(const nlohmann::json& model_summary) {
+  const auto groups = model_summary.find(kCalibration);
+  if (groups == model_summary.end()) return {};
+  Series found{.label = "a part of the test", .points = {}};
+  double end = 0;
+  try {
+    for (const nlohmann::json& group : *groups) {
+      const auto predicted = group.at(kMeanPrediction).get<double>();
+      const auto positive = group.at(kPositiveShare).get<double>();
+      found.points.emplace_back(predicted, positive);
+      end = std::max({end, predicted, positive});
+    }
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+  if (found.points.empty()) return {};
+  Series right{.label = "right predictions", .points = {{0, 0}, {end, end}}, .dashed = true};
+  return {{.title = "Calibration",
+           .curves = {.x_label = "mean prediction",
+                      .y_label = "share of positives",
+                      .series = {std::move(found), std::move(right)}},
+           .note = "The test's examples in ten parts of about equal size, in the order of their predictions: "
+                   "the share of positive ones that each part was predicted to have, and the one that it "
+                   "has."}};
 }
 
 }  // namespace verbena::apps::ctr

@@ -150,6 +150,35 @@ TEST_F(CtrTest, LoadedModelPredictsTheSame) {
   EXPECT_EQ(contents(path("again")), predicted);
 }
 
+/// As the summary says it, with the line on which predictions are right. What is no calibration is not drawn.
+TEST_F(CtrTest, CalibrationIsDrawn) {
+  const std::unique_ptr<Application> application = parsed_({});
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  const std::vector<ModelChart> charts = application->charts(recorder.summaries);
+  ASSERT_EQ(charts.size(), 1U);
+  ASSERT_EQ(charts[0].curves.series.size(), 2U);
+  std::vector<std::pair<double, double>> expected;
+  double most = 0;
+  for (const nlohmann::json& group : recorder.summaries.at("calibration")) {
+    expected.emplace_back(group.at("mean_prediction"), group.at("positive_share"));
+    most = std::max({most, expected.back().first, expected.back().second});
+  }
+  EXPECT_GT(expected.size(), 5U);
+  EXPECT_TRUE(std::is_sorted(expected.begin(), expected.end()));
+  EXPECT_EQ(charts[0].curves.series[0].points, expected);
+  const std::vector<std::pair<double, double>> diagonal = {{0, 0}, {most, most}};
+  EXPECT_EQ(charts[0].curves.series[1].points, diagonal);
+
+  const auto summary_with = [](const nlohmann::json& calibration) {
+    return nlohmann::json{{"calibration", calibration}};
+  };
+  for (const char* const other :
+       {"null", "7", "\"x\"", "[]", "[7]", "[{}]", R"([{"mean_prediction": 1, "positive_share": null}])"})
+    EXPECT_TRUE(application->charts(summary_with(nlohmann::json::parse(other))).empty()) << other;
+  EXPECT_TRUE(application->charts(nlohmann::json::object()).empty()) << "there was no test";
+}
+
 TEST_F(CtrTest, RefusesWhatItCannotDo) {
   std::ofstream(path("of rank 1")) << "# verbena ctr: rank 1\n0:1\t1\t2\n";
   std::ofstream(path("one label")) << "1 0:1:1\n1 0:2:1\n";
