@@ -37,29 +37,22 @@ class DistinctKeys {
   std::size_t set_ = 0;
 };
 
-/// Whether an example of --data is for the test.
-bool is_for_test(const Options& options, std::uint64_t number) {
+bool is_for_test(const Options& options, const Example& example) {
   if (!options.trains()) return true;
-  return options.test_data.empty() &&
-         to_unit_interval(mix(options.seed ^ mix(number))) < options.test_fraction;
+  if (!options.test_data.empty()) return example.file >= options.data.size();
+  return to_unit_interval(mix(options.seed ^ mix(example.number))) < options.test_fraction;
 }
 
-/// Calls use(example, whether it is for the test) for the examples of --data, then for those of --test-data.
+/// Calls use(example, whether it is for the test) for the examples of --data, then for those of --test-data,
+/// which have the same format: the keys of another's features would mean others.
 absl::StatusOr<ExamplesRead> read_all(const Options& options,
                                       absl::FunctionRef<absl::Status(const Example&, bool)> use,
                                       const ReadProgress& progress = {}) {
-  absl::StatusOr<ExamplesRead> read = read_files(
-      options, options.data,
-      [&](const Example& example) { return use(example, is_for_test(options, example.number)); }, progress);
-  if (!read.ok() || options.test_data.empty()) return read;
-  const absl::StatusOr<ExamplesRead> test = read_files(
-      options, options.test_data, [&](const Example& example) { return use(example, true); }, progress);
-  if (!test.ok()) return test;
-  read->examples += test->examples;
-  read->positives += test->positives;
-  read->features += test->features;
-  if (test->format != read->format) read->format += ", test: " + test->format;
-  return read;
+  std::vector<std::string> paths = options.data;
+  paths.insert(paths.end(), options.test_data.begin(), options.test_data.end());
+  return read_files(
+      options, paths, [&](const Example& example) { return use(example, is_for_test(options, example)); },
+      progress);
 }
 
 }  // namespace

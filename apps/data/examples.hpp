@@ -2,6 +2,7 @@
 // machines.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@ struct Feature {
 
 struct Example {
   std::uint64_t number = 0;  ///< in all files, from 0
+  std::size_t file = 0;      ///< where its file is in ExamplesOptions::paths
   bool is_positive = false;
   float weight = 1;  ///< finite, not negative; 1 in all formats but Vowpal Wabbit
   /// In the order of their keys, each key once: what a line says of one feature several times is added up.

@@ -84,6 +84,15 @@ TEST_F(InputTest, AMalformedLineOfEachFormat) {
   expect_refused({"run", "lda", "--data", folder_.path("none")}, folder_.path("none") + ": cannot be read");
 }
 
+TEST_F(InputTest, ExamplesOfTwoFormats) {
+  const std::string train = folder_.path("train");
+  const std::string test = folder_.path("test");
+  verbena::testing::write_file(train, "1 1:1\n0 2:1\n");
+  verbena::testing::write_file(test, "1 0:1:1\n0 0:2:1\n");
+  expect_refused({"run", "ctr", "--data", train, "--test-data", test},
+                 test + ":1: expected LIBSVM, as in " + train + ", found LIBFFM");
+}
+
 TEST_F(InputTest, TriplesAndEmbeddings) {
   for (const char* const name : {"train.txt", "valid.txt", "test.txt"}) {
     verbena::testing::write_file(folder_.path(name), "a\tr\tb\nb\tr\ta\n");

@@ -217,6 +217,26 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
               ::testing::HasSubstr("expected examples of both labels to be trained, found"));
 }
 
+/// The keys of one format mean nothing in another.
+TEST_F(CtrTest, FilesOfDifferentFormatsAreRefused) {
+  const std::string libsvm = path("libsvm");
+  std::ofstream(libsvm) << "1 1:1\n0 2:1\n";
+  const std::string data_first = libsvm + ":1: expected LIBFFM, as in " + data() + ", found LIBSVM";
+  const auto arguments = [&](std::vector<std::string> files) {
+    return [this, files](std::vector<std::string> more) {
+      more.insert(more.begin(), files.begin(), files.end());
+      return with_options(make_ctr(), std::move(more));
+    };
+  };
+  expect_refusals(arguments({"--data", data(), libsvm}), {{{}, data_first}});
+  expect_refusals(arguments({"--data", data(), "--test-data", libsvm}), {{{}, data_first}});
+  expect_refusals(arguments({"--data", data(), "--test-data", data(), libsvm}), {{{}, data_first}});
+  expect_refusals(arguments({"--data", libsvm, "--test-data", data()}),
+                  {{{}, data() + ":1: expected LIBSVM, as in " + libsvm + ", found LIBFFM"},
+                   {{"--format", "libsvm"}, data() + ":1: expected index:value"},
+                   {{"--format", "libffm"}, libsvm + ":1: expected field:index:value"}});
+}
+
 /// Training goes on where it ended; the plain loop and workers alike.
 TEST_F(CtrTest, StartsFromASavedModel) {
   const std::string model = path("model");

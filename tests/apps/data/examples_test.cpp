@@ -107,10 +107,12 @@ class ExamplesTest : public ::testing::Test {
   /// Reads the files of `options_`, or path() if it has none.
   [[nodiscard]] absl::StatusOr<ExamplesRead> read() {
     lines_.clear();
+    files_.clear();
     ExamplesOptions options = options_;
     if (options.paths.empty()) options.paths = {path()};
     return read_examples(options, [&](const Example& example) {
       EXPECT_EQ(example.number, lines_.size());
+      files_.push_back(example.file);
       Line line{example.is_positive, example.weight, {}};
       for (const Feature& feature : example.features)
         std::get<2>(line).emplace_back(feature_name(feature.key), feature.value);
@@ -142,6 +144,7 @@ class ExamplesTest : public ::testing::Test {
   verbena::testing::TemporaryFolder folder_;
   ExamplesOptions options_;
   std::vector<Line> lines_;
+  std::vector<std::size_t> files_;  ///< of the lines
 };
 
 TEST_F(ExamplesTest, ReadsLibsvm) {
@@ -468,6 +471,7 @@ TEST_F(ExamplesTest, ReadsSeveralFilesInOrder) {
   EXPECT_THAT(lines_,
               ElementsAre(Line{true, 1, {{"0:1", 1.0F}}}, Line{false, 1, {{"0:2", 1.0F}}},
                           Line{true, 1, {{"0:3", 1.0F}}}, Line{false, 1, {{"0:4", 1.0F}, {"0:5", 1.0F}}}));
+  EXPECT_THAT(files_, ElementsAre(0, 0, 1, 2));
   EXPECT_EQ(found->examples, 4U);
   EXPECT_EQ(found->positives, 2U);
   EXPECT_EQ(found->features, 5U);
