@@ -82,7 +82,7 @@ class Application {
   /// left to the application may follow from it.
   virtual void set_job_shape(const JobShape& /*shape*/) {}
   /// What the option of this name, without dashes, stands for where it was left to the application ("auto");
-  /// nullopt: it says itself.
+  /// empty: nothing, for it does nothing beside the others; nullopt: it says itself.
   [[nodiscard]] virtual std::optional<std::string> chosen(std::string_view /*option*/) const {
     return std::nullopt;
   }
@@ -100,6 +100,8 @@ class Application {
   [[nodiscard]] virtual absl::Status check_consistency(const ConsistencyModel& /*consistency*/) const {
     return absl::OkStatus();
   }
+  /// The same for the plain loop: whether it can be had with the given options.
+  [[nodiscard]] virtual absl::Status check_baseline() const { return absl::OkStatus(); }
 
   [[nodiscard]] virtual std::int64_t iterations() const = 0;
 

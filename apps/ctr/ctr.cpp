@@ -1,7 +1,5 @@
 #include "apps/ctr/ctr.hpp"
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,9 +45,7 @@ class ClickThrough final : public Application {
     return options_.has_blocks() ? "bsp" : "ssp:1";
   }
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {
-    if (option == "passes") return std::to_string(options_.chosen_passes());
-    if (option == "l1") return fmt::format("{}", options_.chosen_l1());
-    return std::nullopt;
+    return options_.chosen(option);
   }
   [[nodiscard]] std::int64_t iterations() const override {
     if (!options_.trains()) return 0;
@@ -63,6 +59,7 @@ class ClickThrough final : public Application {
     return with_enough_memory(kNeedsLessMemory, [&] { return check_files(); });
   }
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override;
+  [[nodiscard]] absl::Status check_baseline() const override { return options_.check_baseline(); }
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
   [[nodiscard]] std::vector<ModelChart> charts(const nlohmann::json& model_summary) const override {

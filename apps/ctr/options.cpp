@@ -1,10 +1,12 @@
 #include "apps/ctr/options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <utility>
 
 #include "apps/ctr/batches.hpp"
@@ -128,7 +130,7 @@ void Options::add_to(CLI::App& command) {
   command
       .add_option("--encoding", encoding,
                   "in which bytes gradients travel: auto, records, packed, or packed(lists=1000000) for "
-                  "several passes (docs/sparse.md)")
+                  "several passes; --baseline sends none (docs/sparse.md)")
       ->capture_default_str()
       ->type_name("ENCODING");
   add_number(command, "--seed", seed, "of the first factors and of the examples for the test")
@@ -145,9 +147,17 @@ void Options::add_to(CLI::App& command) {
           "write the probability that it is positive for each example of --test-data (with --load: of "
           "--data), one a line; labels are needed there, too")
       ->type_name("FILE");
+  for (CLI::Option* option : command.get_options())
+    option->each([this, name = option->get_single_name()](const std::string&) { given_.insert(name); });
 }
 
 absl::Status Options::check() const {
+  RETURN_IF_ERROR(check_values());
+  RETURN_IF_ERROR(check_rules());
+  return check_together();
+}
+
+absl::Status Options::check_values() const {
   const auto invalid = [](std::string_view expected, auto found) {
     return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
   };
@@ -155,26 +165,38 @@ absl::Status Options::check() const {
   if (!(test_fraction >= 0 && test_fraction < 1))
     return invalid("--test-fraction: expected 0 or more and less than 1", test_fraction);
   if (!std::isfinite(positive)) return invalid("--positive: expected a number", positive);
-  if (passes < 0 || passes > kMostPasses)
-    return invalid(fmt::format("--passes: expected 0 to {}", kMostPasses), passes);
-  RETURN_IF_ERROR(check_block_options());
-  if (test_every < 1) return invalid("--test-every: expected 1 or more", test_every);
-  if (batch < 1 || batch > kMostBatch)
-    return invalid(fmt::format("--batch: expected 1 to {}", kMostBatch), batch);
-  if (rank < 0 || rank > static_cast<std::int64_t>(kMostRank))
-    return invalid(fmt::format("--rank: expected 0 to {}", kMostRank), rank);
+  if (solver != kFtrlSolver && solver != kBlockSolver)
+    return invalid("--solver: expected ftrl or block", solver);
   if (!(alpha > 0 && alpha <= kMostNumber))
     return invalid(fmt::format("--alpha: expected more than 0 and at most {}", kMostNumber), alpha);
-  const std::pair<std::string_view, double> others[] = {{"--beta", beta},
-                                                        {"--l1", chosen_l1()},
-                                                        {"--l2", l2},
-                                                        {"--factor-rate", factor_rate},
-                                                        {"--factor-deviation", factor_deviation},
-                                                        {"--factor-regularization", factor_regularization}};
-  for (const auto& [name, value] : others) {
+  struct Whole {
+    std::string_view name;
+    std::int64_t value;
+    std::int64_t least;
+    std::int64_t most;
+  };
+  for (const auto& [name, value, least, most] :
+       {Whole{"--passes", passes, 0, kMostPasses}, Whole{"--batch", batch, 1, kMostBatch},
+        Whole{"--rank", rank, 0, kMostRank}, Whole{"--blocks", blocks, 0, kMostBlocks},
+        Whole{"--min-count", min_count, 1, kMostMinCount},
+        Whole{"--factor-min-count", factor_min_count, 1, kMostMinCount}}) {
+    if (value < least || value > most)
+      return invalid(fmt::format("{}: expected {} to {}", name, least, most), value);
+  }
+  if (test_every < 1) return invalid("--test-every: expected 1 or more", test_every);
+  for (const auto& [name, value] :
+       {std::pair("--beta", beta), std::pair("--l1", chosen_l1()), std::pair("--l2", l2),
+        std::pair("--kkt", kkt_ratio), std::pair("--tolerance", tolerance),
+        std::pair("--factor-rate", factor_rate), std::pair("--factor-deviation", factor_deviation),
+        std::pair("--factor-regularization", factor_regularization)}) {
     if (!(value >= 0 && value <= kMostNumber))
       return invalid(fmt::format("{}: expected 0 to {}", name, kMostNumber), value);
   }
+  return absl::OkStatus();
+}
+
+/// What the tables will find wrong.
+absl::Status Options::check_rules() const {
   RETURN_IF_ERROR(protocol::FilterRule::find(filter).status());
   RETURN_IF_ERROR(protocol::EvictionRule::find(eviction).status());
   RETURN_IF_ERROR(protocol::PushEncoding::find(encoding).status());
@@ -183,39 +205,11 @@ absl::Status Options::check() const {
         rule, ValueType::kFloat, static_cast<std::uint32_t>(std::max(rank, std::int64_t{kPair})));
     RETURN_IF_ERROR(found.status());
   }
-  RETURN_IF_ERROR(protocol::InitialValues::find(rules().initial_factors, seed, ValueType::kFloat).status());
-  if (!predict.empty() && load.empty() && test_data.empty()) {
-    return absl::InvalidArgumentError(
-        "--predict: expected --test-data, whose examples are predicted, or --load, which predicts --data");
-  }
-  if (!load.empty() && !test_data.empty())
-    return absl::InvalidArgumentError("--test-data: with --load, --data is the test");
-  for (const auto& [name, file] : {std::pair("--output", output), std::pair("--start", start)}) {
-    if (!load.empty() && !file.empty())
-      return absl::InvalidArgumentError(fmt::format("{}: with --load, nothing is trained", name));
-  }
-  for (const auto& [name, count] :
-       {std::pair("--min-count", min_count), std::pair("--factor-min-count", factor_min_count)}) {
-    if (count < 1 || count > kMostMinCount)
-      return invalid(fmt::format("{}: expected 1 to {}", name, kMostMinCount), count);
-  }
-  return absl::OkStatus();
+  return protocol::InitialValues::find(rules().initial_factors, seed, ValueType::kFloat).status();
 }
 
-absl::Status Options::check_block_options() const {
-  if (solver != kFtrlSolver && solver != kBlockSolver)
-    return absl::InvalidArgumentError(fmt::format("--solver: expected ftrl or block, found {}", solver));
-  if (blocks < 0 || blocks > kMostBlocks)
-    return absl::InvalidArgumentError(
-        fmt::format("--blocks: expected 0 to {}, found {}", kMostBlocks, blocks));
-  for (const auto& [name, value] : {std::pair("--kkt", kkt_ratio), std::pair("--tolerance", tolerance)}) {
-    if (!(value >= 0 && value <= kMostNumber)) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: expected 0 to {}, found {}", name, kMostNumber, value));
-    }
-  }
-  if (!has_blocks()) return absl::OkStatus();
-  if (chosen_l1() == 0) {
+absl::Status Options::check_together() const {
+  if (has_blocks() && chosen_l1() == 0) {
     return absl::InvalidArgumentError(
         "--l1: expected more than 0 with --solver block, or there may be no least objective");
   }
@@ -223,9 +217,59 @@ absl::Status Options::check_block_options() const {
        {std::pair("--rank", rank == 0), std::pair("--min-count", min_count == 1),
         std::pair("--eviction", eviction == protocol::kEvictNever),
         std::pair("--filter", filter == protocol::kNoFilter), std::pair("--l2", l2 == 0)}) {
-    if (!is_usual) {
+    if (has_blocks() && !is_usual) {
       return absl::InvalidArgumentError(fmt::format(
           "{}: --solver block trains a logistic regression with --l1, and has no other choice", name));
+    }
+  }
+  if (!predict.empty() && trains() && test_data.empty()) {
+    return absl::InvalidArgumentError(
+        "--predict: expected --test-data, whose examples are predicted, or --load, which predicts --data");
+  }
+  if (!trains() && !test_data.empty())
+    return absl::InvalidArgumentError("--test-data: with --load, --data is the test");
+  std::string_view why;
+  std::vector<std::string> idle;
+  for (const std::string& option : given_) {
+    const std::string_view of_option = why_idle(option);
+    if (of_option.empty() || (!idle.empty() && of_option != why)) continue;
+    why = of_option;
+    idle.push_back("--" + option);
+  }
+  if (idle.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("{}: {}", fmt::join(idle, ", "), why));
+}
+
+/// Why an option does nothing beside the others; empty: it does something.
+std::string_view Options::why_idle(std::string_view option) const {
+  const auto is_of = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), option) != names.end();
+  };
+  if (!trains() && !is_of({"data", "format", "positive", "load", "predict"}))
+    return "expected only without --load, which trains nothing";
+  if (!has_blocks() && is_of({"blocks", "kkt", "tolerance"})) return "expected only with --solver block";
+  if (has_blocks() && is_of({"alpha", "beta"})) return "expected only with --solver ftrl";
+  if (rank == 0 && option.starts_with("factor-"))
+    return "expected only with a --rank above 0: without, there are no factors";
+  if (!test_data.empty() && option == "test-fraction")
+    return "expected only without --test-data, which is the test";
+  if (test_data.empty() && test_fraction == 0 && option == "test-every")
+    return "expected only with a test: --test-data, or a --test-fraction above 0";
+  return {};
+}
+
+absl::Status Options::check_baseline() const {
+  struct OfServers {
+    std::string_view name;
+    std::string_view value;
+    std::string_view usual;
+  };
+  for (const auto& [name, value, usual] : {OfServers{"--filter", filter, protocol::kNoFilter},
+                                           OfServers{"--eviction", eviction, protocol::kEvictNever},
+                                           OfServers{"--encoding", encoding, protocol::kUsualEncoding}}) {
+    if (value != usual) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: expected {} with --baseline, which has no other, found {}", name, usual, value));
     }
   }
   return absl::OkStatus();
@@ -254,6 +298,13 @@ std::int64_t Options::chosen_passes() const {
 
 double Options::chosen_l1() const {
   return l1.value_or(has_blocks() ? 1 : 0);
+}
+
+std::optional<std::string> Options::chosen(std::string_view option) const {
+  if (!why_idle(option).empty()) return "";
+  if (option == "passes") return std::to_string(chosen_passes());
+  if (option == "l1") return fmt::format("{}", chosen_l1());
+  return std::nullopt;
 }
 
 }  // namespace verbena::apps::ctr

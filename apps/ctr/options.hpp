@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,8 +60,11 @@ struct Options {
   /// Adds options that set these members. `command` must not be parsed after their end.
   void add_to(CLI::App& command);
   [[nodiscard]] Files files() const;
-  /// Whether each may be so, and goes with the others. Looks at no file.
+  /// Whether each may be so, and goes with the others; one that was given and would do nothing does not.
+  /// Looks at no file.
   [[nodiscard]] absl::Status check() const;
+  /// Whether they can be had without a parameter server.
+  [[nodiscard]] absl::Status check_baseline() const;
 
   // What follows from them, also if they are wrong.
   // ----------------------------------------------------------------------------------------------------------
@@ -68,6 +72,8 @@ struct Options {
   [[nodiscard]] bool has_blocks() const { return solver == kBlockSolver; }
   [[nodiscard]] std::int64_t chosen_passes() const;  ///< with blocks: the most
   [[nodiscard]] double chosen_l1() const;
+  /// Application::chosen()
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const;
 
   // REQUIRES: check() has succeeded.
   // ----------------------------------------------------------------------------------------------------------
@@ -76,7 +82,12 @@ struct Options {
   [[nodiscard]] Rules rules() const;
 
  private:
-  [[nodiscard]] absl::Status check_block_options() const;
+  [[nodiscard]] absl::Status check_values() const;
+  [[nodiscard]] absl::Status check_rules() const;
+  [[nodiscard]] absl::Status check_together() const;
+  [[nodiscard]] std::string_view why_idle(std::string_view option) const;
+
+  std::set<std::string> given_;  ///< on the command line, without dashes
 };
 
 }  // namespace verbena::apps::ctr

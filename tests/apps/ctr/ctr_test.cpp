@@ -196,12 +196,9 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
                 {{"--l1", "-1"}, "--l1: expected 0 to"},
                 {{"--format", "csv"}, "libffm"},
                 {{"--format", "libsvm"}, "clicks:1: expected"},
-                {{"--load", path("none")}, "none"},
                 {{"--test-data", path("none")}, "none"},
                 {{"--predict", path("p")}, "--predict: expected"},
                 {{"--rank", "2", "--factor-deviation", "1e39"}, "--factor-deviation: expected 0 to"},
-                {{"--load", path("m"), "--output", path("o")}, "--output: with --load"},
-                {{"--load", path("m"), "--start", path("o")}, "--start: with --load"},
                 {{"--start", path("none")}, "none"},
                 {{"--start", path("of rank 1"), "--rank", "2"}, "of rank 1: a model of rank 1, expected 2"},
                 {{"--filter", "some"}, "expected none, significant"},
@@ -210,11 +207,51 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
                 {{"--encoding", "zip"}, "expected auto, records or packed"},
                 {{"--test-every", "0"}, "--test-every: expected 1 or more"},
                 {{"--min-count", "0"}, "--min-count: expected 1 to 255, found 0"},
-                {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"},
-                {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
+                {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"}});
+  expect_refusals([this](std::vector<std::string> arguments) { return parsed(std::move(arguments)); },
+                  {{{"--load", path("none")}, "none"},
+                   {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
   const auto application = with_options(make_ctr(), {"--data", path("one label")});
   EXPECT_THAT(std::string(application->check(1).message()),
               ::testing::HasSubstr("expected examples of both labels to be trained, found"));
+}
+
+/// All that do nothing for the same reason are named at once.
+TEST_F(CtrTest, RefusesOptionsThatWouldDoNothing) {
+  expect_refusals(
+      parsed_,
+      {{{"--solver", "block", "--alpha", "0.1"}, "--alpha: expected only with --solver ftrl"},
+       {{"--solver", "block", "--beta", "2", "--alpha", "1"}, "--alpha, --beta: expected only with --solver"},
+       {{"--solver", "block", "--l2", "1"}, "--l2: --solver block"},
+       {{"--solver", "block", "--factor-rate", "1"}, "--factor-rate: expected only with a --rank above 0"},
+       {{"--kkt", "10"}, "--kkt: expected only with --solver block"},
+       {{"--blocks", "3", "--tolerance", "0"}, "--blocks, --tolerance: expected only with --solver block"},
+       {{"--factor-deviation", "1"}, "--factor-deviation: expected only with a --rank above 0"},
+       {{"--factor-min-count", "2"}, "--factor-min-count: expected only with a --rank above 0"},
+       {{"--factor-regularization", "0"}, "--factor-regularization: expected only with a --rank above 0"},
+       {{"--test-data", data(), "--test-fraction", "0.1"},
+        "--test-fraction: expected only without --test-data"},
+       {{"--test-fraction", "0", "--test-every", "2"}, "--test-every: expected only with a test"},
+       {{"--load", path("m"), "--output", path("o")}, "--batch, --output: expected only without --load"},
+       {{"--load", path("m"), "--start", path("o"), "--seed", "1"},
+        "--batch, --seed, --start: expected only without --load"}});
+  EXPECT_TRUE(check_options(parsed_, {"--solver", "block", "--kkt", "3", "--rank", "0"}, 1).ok());
+  EXPECT_TRUE(check_options(parsed_, {"--rank", "2", "--factor-rate", "0.1", "--alpha", "1"}, 1).ok());
+  EXPECT_TRUE(check_options(parsed_, {"--test-data", data(), "--test-every", "2"}, 1).ok());
+}
+
+/// The plain loop has no such things, and no others are refused.
+TEST_F(CtrTest, RefusesWhatThePlainLoopHasNot) {
+  const auto error = [&](const std::vector<std::string>& arguments) {
+    return std::string(parsed_(arguments)->check_baseline().message());
+  };
+  EXPECT_EQ(error({"--filter", "int8"}),
+            "--filter: expected none with --baseline, which has no other, found int8");
+  EXPECT_EQ(error({"--eviction", "age"}),
+            "--eviction: expected never with --baseline, which has no other, found age");
+  EXPECT_EQ(error({"--encoding", "packed"}),
+            "--encoding: expected auto with --baseline, which has no other, found packed");
+  EXPECT_EQ(error({"--filter", "none", "--min-count", "2"}), "");
 }
 
 /// The keys of one format mean nothing in another.
@@ -367,6 +404,9 @@ TEST_F(CtrTest, SaysWhatWasLeftToIt) {
   EXPECT_EQ(streamed->chosen("l1"), "0");
   EXPECT_EQ(streamed->chosen("alpha"), std::nullopt);
   const std::unique_ptr<Application> blocks = parsed_({"--solver", "block"});
+  EXPECT_EQ(streamed->chosen("kkt"), "") << "it does nothing";
+  EXPECT_EQ(blocks->chosen("kkt"), std::nullopt);
+  EXPECT_EQ(blocks->chosen("alpha"), "");
   EXPECT_EQ(blocks->chosen("passes"), "100");
   EXPECT_EQ(blocks->chosen("l1"), "1");
   EXPECT_EQ(parsed_({"--solver", "block", "--l1", "3"})->chosen("l1"), "3");
