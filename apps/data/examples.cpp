@@ -177,6 +177,14 @@ class ExamplesReader {
 
   absl::Status read_line(std::string_view line, std::size_t file, const LineReader& lines,
                          ExampleParser& parser) {
+    if (options_.is_used) {
+      const absl::StatusOr<bool> has_example = parser.skip(line);
+      if (!has_example.ok() || !*has_example) return has_example.status();
+      if (!options_.is_used(read_.examples, file)) {
+        ++read_.examples;
+        return absl::OkStatus();
+      }
+    }
     line_.weight = 1;
     line_.features.clear();
     const absl::StatusOr<bool> has_example = parser.parse(line, line_);
