@@ -51,6 +51,16 @@ void MiniBatches::finish() {
   labels_.shrink_to_fit();
 }
 
+void MiniBatches::clear() {
+  extents_.clear();
+  keys_.clear();
+  begin_.clear();
+  places_.clear();
+  values_.clear();
+  weights_.clear();
+  labels_.clear();
+}
+
 MiniBatch MiniBatches::operator[](std::size_t index) const {
   const Extent from = extents_[index];
   const Extent to = index + 1 < extents_.size() ? extents_[index + 1] : end();

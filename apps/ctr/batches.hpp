@@ -51,11 +51,13 @@ class MiniBatches final : public BatchSource {
   explicit MiniBatches(std::size_t examples_each) : examples_each_(examples_each) {}
 
   void add(const Example& example);
-  /// The last example has been added.
+  /// The last example has been added: gives memory back that is of no more use.
   void finish();
+  /// As new, but for its memory.
+  void clear();
 
   [[nodiscard]] std::size_t size() const { return extents_.size(); }
-  /// Valid as long as this object, once finish() was called.
+  /// Valid until another function that is not const is called.
   [[nodiscard]] MiniBatch operator[](std::size_t index) const;
   absl::Status for_each(absl::FunctionRef<absl::Status(const MiniBatch&)> use) const override;
   [[nodiscard]] std::size_t examples() const { return labels_.size(); }

@@ -26,7 +26,6 @@ namespace {
 
 using namespace ctr;
 
-constexpr const char* kNeedsLessMemory = "fewer examples or a smaller --rank";
 /// The length of a model file's shortest line, and of a prediction's.
 constexpr std::uint64_t kMinRowBytes = 6;
 constexpr std::uint64_t kMinPredictionBytes = 2;
@@ -56,7 +55,7 @@ class ClickThrough final : public Application {
   [[nodiscard]] Files files() const override { return options_.files(); }
   absl::Status check(std::uint32_t /*workers*/) override {
     RETURN_IF_ERROR(options_.check());
-    return with_enough_memory(kNeedsLessMemory, [&] { return check_files(); });
+    return with_enough_memory(options_.what_needs_less_memory(), [&] { return check_files(); });
   }
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override;
   [[nodiscard]] absl::Status check_baseline() const override { return options_.check_baseline(); }
@@ -66,10 +65,10 @@ class ClickThrough final : public Application {
     return result_charts(model_summary);
   }
   absl::Status run_worker(WorkerContext& context) const override {
-    return with_enough_memory(kNeedsLessMemory, [&] { return run_as_worker(context); });
+    return with_enough_memory(options_.what_needs_less_memory(), [&] { return run_as_worker(context); });
   }
   absl::Status run_baseline(BaselineContext& context) const override {
-    return with_enough_memory(kNeedsLessMemory, [&] { return run_alone(context); });
+    return with_enough_memory(options_.what_needs_less_memory(), [&] { return run_alone(context); });
   }
 
  private:

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/ctr/batches.hpp"
@@ -16,10 +16,8 @@
 
 namespace verbena::apps::ctr {
 
-/// read_examples(), as the options say.
-absl::StatusOr<ExamplesRead> read_files(const Options& options, const std::vector<std::string>& paths,
-                                        absl::FunctionRef<absl::Status(const Example&)> use,
-                                        const ReadProgress& progress = {});
+/// How these files are read.
+ExamplesOptions examples_in(const Options& options, const std::vector<std::string>& paths);
 
 /// Reads all examples, and checks that they can be trained and tested in this machine's memory. Returns how
 /// many are for the test. Errors of read_examples(); INVALID_ARGUMENT.
@@ -27,14 +25,15 @@ absl::StatusOr<std::uint64_t> check_examples(const Options& options);
 
 /// What one process needs of the input, ready for training.
 struct Input {
-  MiniBatches train;  ///< or `columns`, with the block solver
+  std::unique_ptr<BatchSource> train;  ///< or `columns`, with the block solver
   Columns columns;
   BlockPlan plan;
-  MiniBatches test;
-  ExamplesRead read;                 ///< of all that trains or tests
+  std::unique_ptr<BatchSource> test;
+  ExamplesRead read;  ///< of all that trains or tests; with --storage files only `examples` and `format`
   std::uint64_t train_examples = 0;  ///< of all workers
   std::uint64_t test_examples = 0;
 };
+/// `run` must outlive the result.
 absl::StatusOr<Input> load_input(const WorkerRun& run);
 
 }  // namespace verbena::apps::ctr

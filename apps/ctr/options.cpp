@@ -60,6 +60,13 @@ void Options::add_to(CLI::App& command) {
       ->capture_default_str();
   command
       .add_option(
+          "--storage", storage,
+          "where the examples are during training: memory; files, for more data than memory: they are "
+          "read again in each pass and each test, with the same result")
+      ->capture_default_str()
+      ->type_name("memory|files");
+  command
+      .add_option(
           "--solver", solver,
           "how a logistic regression is trained: ftrl, mini-batch by mini-batch; block, to the least of "
           "log loss and --l1, by block proximal gradient")
@@ -167,6 +174,8 @@ absl::Status Options::check_values() const {
   if (!std::isfinite(positive)) return invalid("--positive: expected a number", positive);
   if (solver != kFtrlSolver && solver != kBlockSolver)
     return invalid("--solver: expected ftrl or block", solver);
+  if (storage != kInMemory && storage != kInFiles)
+    return invalid("--storage: expected memory or files", storage);
   if (!(alpha > 0 && alpha <= kMostNumber))
     return invalid(fmt::format("--alpha: expected more than 0 and at most {}", kMostNumber), alpha);
   struct Whole {
@@ -222,6 +231,8 @@ absl::Status Options::check_together() const {
           "{}: --solver block trains a logistic regression with --l1, and has no other choice", name));
     }
   }
+  if (has_blocks() && streams())
+    return absl::InvalidArgumentError("--storage: expected memory with --solver block, found files");
   if (!predict.empty() && trains() && test_data.empty()) {
     return absl::InvalidArgumentError(
         "--predict: expected --test-data, whose examples are predicted, or --load, which predicts --data");
@@ -288,6 +299,14 @@ Rules Options::rules() const {
           .eviction = eviction,
           .filter = filter,
           .encoding = encoding};
+}
+
+std::string_view Options::what_needs_less_memory() const {
+  if (!trains()) return "a smaller model";
+  if (has_blocks()) return "fewer examples";
+  if (streams()) return rank > 0 ? "fewer features or a smaller --rank" : "fewer features";
+  return rank > 0 ? "fewer examples, --storage files or a smaller --rank"
+                  : "fewer examples or --storage files";
 }
 
 std::int64_t Options::chosen_passes() const {

@@ -24,6 +24,8 @@ namespace verbena::apps::ctr {
 
 inline constexpr std::string_view kFtrlSolver = "ftrl";
 inline constexpr std::string_view kBlockSolver = "block";
+inline constexpr std::string_view kInMemory = "memory";
+inline constexpr std::string_view kInFiles = "files";
 
 struct Options {
   std::vector<std::string> data;
@@ -31,6 +33,7 @@ struct Options {
   double test_fraction = 0.1;
   std::string format = "auto";
   double positive = 4;
+  std::string storage{kInMemory};
   std::string solver{kFtrlSolver};
   std::int64_t passes = 0;
   std::int64_t test_every = 1;
@@ -70,6 +73,10 @@ struct Options {
   // ----------------------------------------------------------------------------------------------------------
   [[nodiscard]] bool trains() const { return load.empty(); }
   [[nodiscard]] bool has_blocks() const { return solver == kBlockSolver; }
+  /// The examples stay in the files, and are read whenever they are needed.
+  [[nodiscard]] bool streams() const { return storage == kInFiles; }
+  /// What the user should have instead where there is too little memory.
+  [[nodiscard]] std::string_view what_needs_less_memory() const;
   [[nodiscard]] std::int64_t chosen_passes() const;  ///< with blocks: the most
   [[nodiscard]] double chosen_l1() const;
   /// Application::chosen()

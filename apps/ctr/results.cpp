@@ -32,8 +32,8 @@ absl::Status predict(const WorkerRun& run, TrainedModel& model, const std::vecto
     file = OutputFile::create(run.options.predict);
     if (!file.ok()) return file.status();
   }
-  const absl::StatusOr<ExamplesRead> read = read_files(
-      run.options, paths,
+  const absl::StatusOr<ExamplesRead> read = read_examples(
+      examples_in(run.options, paths),
       [&](const Example& example) -> absl::Status {
         if (run.stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
         const double score = model.score(example);
@@ -116,7 +116,7 @@ absl::Status present(const WorkerRun& run, const Input& input, Parameters& param
   reporter.summary("rank", options.rank);
   reporter.summary("train_examples", input.train_examples);
   reporter.summary("test_examples", input.test_examples);
-  reporter.summary("features", input.read.features);
+  if (!options.streams()) reporter.summary("features", input.read.features);
   reporter.summary("keys", size.keys);
   reporter.summary("nonzero_weights", size.nonzero_weights);
   report_calibration(scores, reporter);

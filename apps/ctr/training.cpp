@@ -74,8 +74,8 @@ absl::Status train(const WorkerRun& run, const Input& input, StreamedParameters&
   const auto initial =
       protocol::InitialValues::find(options.rules().initial_factors, options.seed, ValueType::kFloat).value();
   ScoreHistogram scores;
-  Evaluation evaluation(machine, initial, input.test, parameters, run.is_first(), scores);
-  Trainer trainer(schedule, machine, input.train, parameters, evaluation);
+  Evaluation evaluation(machine, initial, *input.test, parameters, run.is_first(), scores);
+  Trainer trainer(schedule, machine, *input.train, parameters, evaluation);
   RETURN_IF_ERROR(trainer.run(run.reporter, run.stop));
   RETURN_IF_ERROR(parameters.barrier());  // for the model that is saved
   return run.is_first() ? present(run, input, parameters, scores) : absl::OkStatus();
@@ -88,7 +88,7 @@ absl::Status train_blocks(const WorkerRun& run, const Input& input, BlockParamet
   Machine machine(0, 0);
   const protocol::InitialValues no_factors;
   ScoreHistogram scores;
-  Evaluation evaluation(machine, no_factors, input.test, parameters, run.is_first(), scores);
+  Evaluation evaluation(machine, no_factors, *input.test, parameters, run.is_first(), scores);
   BlockTrainer trainer({.l1 = options.chosen_l1(),
                         .delay = delay,
                         .most_passes = options.chosen_passes(),

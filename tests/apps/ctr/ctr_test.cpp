@@ -188,6 +188,8 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
                 {{"--passes", "-1"}, "--passes: expected 0 to"},
                 {{"--solver", "newton"}, "--solver: expected ftrl or block"},
                 {{"--solver", "block", "--rank", "2"}, "--rank: --solver block"},
+                {{"--storage", "disk"}, "--storage: expected memory or files, found disk"},
+                {{"--solver", "block", "--storage", "files"}, "--storage: expected memory with --solver"},
                 {{"--solver", "block", "--filter", "int8"}, "--filter: --solver block"},
                 {{"--blocks", "-1"}, "--blocks: expected 0 to"},
                 {{"--kkt", "-1"}, "--kkt: expected 0 to"},
@@ -515,6 +517,62 @@ TEST_F(CtrTest, WorkersShareTheExamples) {
   const auto loaded = train_alone(*with_options(make_ctr(), {"--data", data(), "--load", path("model")}));
   EXPECT_NEAR(loaded.at("test_auc"), trained.at("test_auc"), 1e-4);
   EXPECT_NEAR(loaded.at("test_log_loss"), trained.at("test_log_loss"), 1e-4);
+}
+
+/// Bit for bit, in the plain loop and with workers of which one has fewer mini-batches, whether the examples
+/// of the test are in the same files or in others.
+TEST_F(CtrTest, ExamplesInFilesTrainTheSame) {
+  constexpr std::uint32_t kPlainLoop = 0;
+  struct Trained {
+    std::string model;
+    std::vector<double> items;  ///< of all workers' iterations
+    std::vector<std::map<std::string, double>> sums;
+    bool operator==(const Trained&) const = default;
+  };
+  const auto trained = [&](const std::string& storage, const std::vector<std::string>& test,
+                           std::uint32_t workers) {
+    std::vector<std::string> arguments = {"--storage", storage,    "--batch", "700",      "--rank",
+                                          "2",         "--passes", "2",       "--output", path("model")};
+    arguments.insert(arguments.end(), test.begin(), test.end());
+    const auto application = parsed_(arguments);
+    if (workers == kPlainLoop) {
+      recorders_ = std::vector<Recorder>(1);
+      EXPECT_TRUE(run_baseline(*application, recorders_[0]).ok());
+    } else {
+      train(*application, {.consistency = Bsp{}, .workers = workers});
+    }
+    Trained all{.model = contents(path("model"))};
+    for (const Recorder& recorder : recorders_) {
+      for (const IterationReport& report : recorder.reports) {
+        all.items.push_back(report.items);
+        all.sums.push_back(report.sums);
+      }
+    }
+    return all;
+  };
+  const std::vector<std::vector<std::string>> tests = {{"--test-fraction", "0.2"}, {"--test-data", data()}};
+  for (const std::vector<std::string>& test : tests) {
+    for (const std::uint32_t workers : {kPlainLoop, 3U}) {
+      const Trained in_memory = trained("memory", test, workers);
+      EXPECT_GT(in_memory.model.size(), 1000U);
+      EXPECT_TRUE(trained("files", test, workers) == in_memory) << test[0] << ", " << workers << " workers";
+    }
+  }
+}
+
+/// Workers would wait for each other for ever.
+TEST_F(CtrTest, AFileThatGrowsDuringTrainingIsAnError) {
+  const std::string text = contents(data());
+  const std::string growing = path("growing");
+  std::ofstream(growing) << text;
+  const auto application =
+      with_options(make_ctr(), {"--data", growing, "--storage", "files", "--passes", "2"});
+  Recorder recorder;
+  recorder.after_iteration = [&](std::int64_t iteration) {
+    if (iteration == 1) std::ofstream(growing, std::ios::app) << text;
+  };
+  const absl::Status status = run_baseline(*application, recorder);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
 }
 
 TEST_F(CtrTest, TheSameBitsHoweverRowsAreRead) {
