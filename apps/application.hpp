@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "apps/chart.hpp"
 #include "apps/files.hpp"
 #include "apps/training_watch.hpp"
 #include <verbena/session.hpp>
@@ -81,7 +82,7 @@ class Application {
   /// left to the application may follow from it.
   virtual void set_job_shape(const JobShape& /*shape*/) {}
   /// What the option of this name, without dashes, stands for where it was left to the application ("auto");
-  /// nullopt: it says itself.
+  /// empty: nothing, for it does nothing beside the others; nullopt: it says itself.
   [[nodiscard]] virtual std::optional<std::string> chosen(std::string_view /*option*/) const {
     return std::nullopt;
   }
@@ -99,12 +100,20 @@ class Application {
   [[nodiscard]] virtual absl::Status check_consistency(const ConsistencyModel& /*consistency*/) const {
     return absl::OkStatus();
   }
+  /// The same for the plain loop: whether it can be had with the given options.
+  [[nodiscard]] virtual absl::Status check_baseline() const { return absl::OkStatus(); }
 
   [[nodiscard]] virtual std::int64_t iterations() const = 0;
 
   /// Computes the objectives, by name, from the sums over all workers.
   [[nodiscard]] virtual std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const = 0;
+  /// Charts for the page of --report, beside the curves of the objectives. `model_summary`: an object with
+  /// all that the model has added to the summary, as another process has sent it; where it is not as
+  /// expected, there is no chart.
+  [[nodiscard]] virtual std::vector<ModelChart> charts(const nlohmann::json& /*model_summary*/) const {
+    return {};
+  }
 
   /// Trains as one worker of many. Called by all threads of a process (--threads) at once, on one object.
   /// Bad input is INVALID_ARGUMENT, "file:line: what was expected".

@@ -1,5 +1,7 @@
 #include "apps/ctr/batches.hpp"
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::apps::ctr {
 
 namespace {
@@ -49,6 +51,16 @@ void MiniBatches::finish() {
   labels_.shrink_to_fit();
 }
 
+void MiniBatches::clear() {
+  extents_.clear();
+  keys_.clear();
+  begin_.clear();
+  places_.clear();
+  values_.clear();
+  weights_.clear();
+  labels_.clear();
+}
+
 MiniBatch MiniBatches::operator[](std::size_t index) const {
   const Extent from = extents_[index];
   const Extent to = index + 1 < extents_.size() ? extents_[index + 1] : end();
@@ -58,6 +70,11 @@ MiniBatch MiniBatches::operator[](std::size_t index) const {
           .values = part_of(values_, from.first_feature, to.first_feature),
           .weights = part_of(weights_, from.first_example, to.first_example),
           .labels = std::span(labels_).subspan(from.first_example, to.first_example - from.first_example)};
+}
+
+absl::Status MiniBatches::for_each(absl::FunctionRef<absl::Status(const MiniBatch&)> use) const {
+  for (std::size_t i = 0; i < size(); ++i) RETURN_IF_ERROR(use((*this)[i]));
+  return absl::OkStatus();
 }
 
 }  // namespace verbena::apps::ctr

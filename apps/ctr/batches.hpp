@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "apps/data/examples.hpp"
 #include <verbena/keys.hpp>
 
@@ -33,18 +35,31 @@ struct MiniBatch {
   [[nodiscard]] float weight(std::size_t example) const { return weights.empty() ? 1 : weights[example]; }
 };
 
-class MiniBatches {
+/// Where a worker has its mini-batches from.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  /// Calls use() for each mini-batch, which is valid during the call: the same ones in the same order
+  /// whenever it is called. An error of use() ends it and is returned.
+  virtual absl::Status for_each(absl::FunctionRef<absl::Status(const MiniBatch&)> use) const = 0;
+};
+
+/// Mini-batches in memory.
+class MiniBatches final : public BatchSource {
  public:
   /// Of so many examples each; the last may be smaller.
   explicit MiniBatches(std::size_t examples_each) : examples_each_(examples_each) {}
 
   void add(const Example& example);
-  /// The last example has been added.
+  /// The last example has been added: gives memory back that is of no more use.
   void finish();
+  /// As new, but for its memory.
+  void clear();
 
   [[nodiscard]] std::size_t size() const { return extents_.size(); }
-  /// Valid as long as this object, once finish() was called.
+  /// Valid until another function that is not const is called.
   [[nodiscard]] MiniBatch operator[](std::size_t index) const;
+  absl::Status for_each(absl::FunctionRef<absl::Status(const MiniBatch&)> use) const override;
   [[nodiscard]] std::size_t examples() const { return labels_.size(); }
 
  private:

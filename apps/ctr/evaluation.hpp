@@ -24,7 +24,7 @@ class Evaluation {
  public:
   /// All arguments must outlive it. `is_first`: of the workers, the one that reports what all have counted
   /// together. `scores`: of the newest test; the first worker's has all.
-  Evaluation(Machine& machine, const protocol::InitialValues& initial_factors, const MiniBatches& test,
+  Evaluation(Machine& machine, const protocol::InitialValues& initial_factors, const BatchSource& test,
              Parameters& parameters, bool is_first, ScoreHistogram& scores)
       : machine_(machine),
         initial_factors_(initial_factors),
@@ -40,7 +40,7 @@ class Evaluation {
  private:
   Machine& machine_;
   const protocol::InitialValues& initial_factors_;
-  const MiniBatches& test_;
+  const BatchSource& test_;
   Parameters& parameters_;
   const bool is_first_;
   ScoreHistogram& scores_;

@@ -3,10 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <string>
 
 #include "absl/status/status.h"
 #include "apps/application.hpp"
@@ -35,21 +34,28 @@ inline constexpr const char* kProgressiveWeight = "progressive_weight";
 class Trainer {
  public:
   /// All arguments but `schedule` must outlive it.
-  Trainer(const Schedule& schedule, Machine& machine, const MiniBatches& train,
+  Trainer(const Schedule& schedule, Machine& machine, const BatchSource& train,
           StreamedParameters& parameters, Evaluation& evaluation);
 
   /// CANCELLED when `stop` is set; diverged() when the model has diverged.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
  private:
-  absl::Status run_part(std::int64_t part, Reporter& reporter, const std::atomic<bool>& stop);
-  absl::Status train(const MiniBatch& batch, std::map<std::string, double>& sums);
+  absl::Status run_pass(std::int64_t pass, Reporter& reporter, const std::atomic<bool>& stop);
+  absl::Status train(const MiniBatch& batch);
+  absl::Status end_clock(Reporter& reporter);
+  absl::Status end_parts_but_last(Reporter& reporter);
+  absl::Status end_part();
+  void begin_part(std::int64_t part);
 
   const Schedule schedule_;
   Machine& machine_;
-  const MiniBatches& train_;
+  const BatchSource& train_;
   StreamedParameters& parameters_;
   Evaluation& evaluation_;
+  std::size_t clock_ = 0;   ///< of this pass, how many have ended
+  IterationReport report_;  ///< of this part, whose number counts on over all passes
+  std::chrono::steady_clock::time_point part_began_;
   Numbers numbers_;
   Numbers gradients_;
 };

@@ -70,6 +70,11 @@ class LibsvmParser final : public ExampleParser {
     }
     return true;
   }
+  absl::StatusOr<bool> skip(std::string_view line) override {
+    const std::size_t end = line.find('#');
+    std::string_view rest = line.substr(0, end);
+    return end == std::string_view::npos || !next_field(rest).empty();
+  }
 };
 
 /// "label field:index:value …"
@@ -184,6 +189,11 @@ class AvazuParser final : public ExampleParser {
     }
     return true;
   }
+  absl::StatusOr<bool> skip(std::string_view line) override {
+    if (!slots_.empty()) return true;
+    ExampleLine none;
+    return parse(line, none);  // the header
+  }
 
  private:
   absl::Status read_header(std::string_view line) {
@@ -297,6 +307,9 @@ class RatingsParser final : public ExampleParser {
     example.features.push_back({text_key(kUserSlot, fields[user]), 1});
     example.features.push_back({text_key(kItemSlot, fields[item]), 1});
     return true;
+  }
+  absl::StatusOr<bool> skip(std::string_view /*line*/) override {
+    return lines_.line_number() > 1 || !layout_.has_header;
   }
 
  private:

@@ -32,6 +32,9 @@ class ExampleParser {
   /// or a comment. `example` must be as new, but for the memory of its features. INVALID_ARGUMENT "file:line:
   /// expected …, found …".
   virtual absl::StatusOr<bool> parse(std::string_view line, ExampleLine& example) = 0;
+  /// Says only whether the line has an example, in which mistakes may stay unnoticed. parse() may be called
+  /// for the same line afterwards, if it has.
+  virtual absl::StatusOr<bool> skip(std::string_view /*line*/) { return true; }
 
  protected:
   const LineReader& lines_;

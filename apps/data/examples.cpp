@@ -139,7 +139,7 @@ class ExamplesReader {
         continue;
       }
       if (ended) return lines->error("the end of the file after an empty line", line);
-      RETURN_IF_ERROR(read_line(line, *lines, *parser));
+      RETURN_IF_ERROR(read_line(line, file, *lines, *parser));
     }
     if (read_.examples == examples_before) return no_examples(path, lines->line_number() + 1);
     return absl::OkStatus();
@@ -175,7 +175,16 @@ class ExamplesReader {
     read_.format += format;
   }
 
-  absl::Status read_line(std::string_view line, const LineReader& lines, ExampleParser& parser) {
+  absl::Status read_line(std::string_view line, std::size_t file, const LineReader& lines,
+                         ExampleParser& parser) {
+    if (options_.is_used) {
+      const absl::StatusOr<bool> has_example = parser.skip(line);
+      if (!has_example.ok() || !*has_example) return has_example.status();
+      if (!options_.is_used(read_.examples, file)) {
+        ++read_.examples;
+        return absl::OkStatus();
+      }
+    }
     line_.weight = 1;
     line_.features.clear();
     const absl::StatusOr<bool> has_example = parser.parse(line, line_);
@@ -189,6 +198,7 @@ class ExamplesReader {
       return lines.error("values of one feature whose sum single precision holds", line);
     }
     RETURN_IF_ERROR(use_({.number = read_.examples,
+                          .file = file,
                           .is_positive = line_.is_positive,
                           .weight = line_.weight,
                           .features = features}));

@@ -238,7 +238,10 @@ absl::Status check(const JobOptions& options) {
 }
 
 absl::Status check_application(Application& application, const JobOptions& options, bool baseline) {
-  if (baseline) return application.check(1);
+  if (baseline) {
+    RETURN_IF_ERROR(application.check_baseline());
+    return application.check(1);
+  }
   if (options.consistency.empty()) return application.check(options.total_workers());  // its own choice
   absl::Status status = application.check_consistency(*parse_consistency(options.consistency));
   return status.ok() ? application.check(options.total_workers()) : status;

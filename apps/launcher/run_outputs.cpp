@@ -52,6 +52,7 @@ absl::StatusOr<std::unique_ptr<RunOutputs>> RunOutputs::create(const RunOptions&
 RunOutputs::RunOutputs(const RunOptions& run, const Application& application,
                        const ApplicationOptions& options)
     : run_(run),
+      application_(application),
       settings_(run_settings(application, options, run.job, run.baseline)),
       record_(run.job.total_workers(), [&](const auto& sums) { return application.objectives(sums); }),
       display_(settings_, Display::mode_for(stderr, run.quiet), stdout, stderr) {}
@@ -74,7 +75,8 @@ int RunOutputs::finish(const absl::Status& ended, int signal) {
 absl::Status RunOutputs::write(double elapsed_seconds) {
   const nlohmann::json summary = summary_json(settings_, record_, elapsed_seconds, monitor_->model_summary());
   if (!run_.report.empty()) {
-    const std::string page = html_report(settings_, record_, elapsed_seconds, monitor_->printed());
+    const std::string page = html_report(settings_, record_, elapsed_seconds,
+                                         application_.charts(monitor_->model_summary()), monitor_->printed());
     RETURN_IF_ERROR(write_file(run_.report, page));
   }
   if (!metrics_) return absl::OkStatus();

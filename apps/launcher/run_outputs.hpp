@@ -47,6 +47,7 @@ class RunOutputs {
   absl::Status write(double elapsed_seconds);
 
   const RunOptions& run_;
+  const Application& application_;
   const RunSettings settings_;
   std::optional<MetricsFile> metrics_;
   RunRecord record_;

@@ -63,7 +63,9 @@ void add_output_options(CLI::App& command, RunOptions& options) {
                   "when the run has succeeded; a pipe or device gets each line at once.")
       ->type_name("FILE")
       ->group("Output");
-  command.add_option("--report", options.report, "Write a page with the curves of the run, for any browser.")
+  command
+      .add_option("--report", options.report,
+                  "Write a page with the curves of the run and the model's own charts, for any browser.")
       ->type_name("FILE.html")
       ->group("Output");
   command

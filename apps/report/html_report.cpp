@@ -40,6 +40,12 @@ std::string curves(const RunSettings& settings, const RunRecord& record) {
   return out;
 }
 
+std::string charts_of_model(const std::vector<ModelChart>& charts) {
+  std::string out;
+  for (const ModelChart& chart : charts) out += html_card(chart.title, to_svg(chart.curves), chart.note);
+  return out;
+}
+
 std::string staleness(const RunRecord& record) {
   const std::vector<std::uint64_t> reads = record.staleness().reads_by_lag;
   const double all = static_cast<double>(std::accumulate(reads.begin(), reads.end(), std::uint64_t{0}));
@@ -115,10 +121,10 @@ std::string figures(const RunSettings& settings, const RunRecord& record) {
 }  // namespace
 
 std::string html_report(const RunSettings& settings, const RunRecord& record, double elapsed_seconds,
-                        const std::vector<std::string>& printed) {
+                        const std::vector<ModelChart>& charts, const std::vector<std::string>& printed) {
   const std::string title = headline(settings);
   std::string page = figures(settings, record);
-  page += "<div class=\"cards\">\n" + curves(settings, record) + staleness(record);
+  page += "<div class=\"cards\">\n" + curves(settings, record) + charts_of_model(charts) + staleness(record);
   if (!settings.baseline) page += waits(settings, record);
   page += summary(summary_rows(settings, record, elapsed_seconds)) + options(settings) + words(printed);
   return html_page(title, settings.model,

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "apps/chart.hpp"
+
 namespace verbena::apps {
 
 /// Escapes "<" as "&lt;", and so on, for any text of one line in elements and attributes.
@@ -25,20 +27,8 @@ struct LineChart {
 };
 std::string to_svg(const LineChart& chart);
 
-/// One of several curves. Six curves have different colours; if there are more, dash the later ones.
-struct Series {
-  std::string label;
-  std::vector<std::pair<double, double>> points;  ///< x ascending
-  bool dashed = false;
-};
-inline constexpr std::size_t kSeriesColours = 6;
+inline constexpr std::size_t kSeriesColours = 6;  ///< of curves in one frame
 
-/// Several curves in one frame; values that are not finite are left out.
-struct CurveChart {
-  std::string x_label;
-  std::string y_label;
-  std::vector<Series> series;
-};
 std::string to_svg(const CurveChart& chart);
 
 /// Curves over sizes, both axes logarithmic; values that are not positive are left out.

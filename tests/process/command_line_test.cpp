@@ -339,6 +339,20 @@ TEST_F(CommandLineTest, GeneratedClicksHaveAKnownAnswer) {
   EXPECT_THAT(piped.err, HasSubstr("the best possible: AUC 0."));
 }
 
+TEST_F(CommandLineTest, TheReportOfClicksHasCurvesAndCalibration) {
+  const std::string made = folder_.path("clicks");
+  ASSERT_EQ(verbena({"generate", "ctr", "--examples", "2000", "--output", made}).status, 0);
+  const std::string page = folder_.path("page.html");
+  const Ended ended = verbena(
+      {"run", "ctr", "--data", made, "--batch", "100", "--passes", "2", "--workers", "2", "--report", page});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const std::string report = verbena::testing::contents(page);
+  for (const char* const title : {"progressive_log_loss per iteration", "test_log_loss per iteration",
+                                  "test_auc per iteration", "Calibration"})
+    EXPECT_THAT(report, HasSubstr(fmt::format("<h2>{}</h2>", title)));
+  EXPECT_THAT(report, HasSubstr(">right predictions</text>"));
+}
+
 TEST_F(CommandLineTest, MemoryThatRunsOutIsAStatus) {
   bool was_refused = false;
   bool was_enough = false;

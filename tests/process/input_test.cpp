@@ -84,6 +84,24 @@ TEST_F(InputTest, AMalformedLineOfEachFormat) {
   expect_refused({"run", "lda", "--data", folder_.path("none")}, folder_.path("none") + ": cannot be read");
 }
 
+TEST_F(InputTest, ExamplesOfTwoFormats) {
+  const std::string train = folder_.path("train");
+  const std::string test = folder_.path("test");
+  verbena::testing::write_file(train, "1 1:1\n0 2:1\n");
+  verbena::testing::write_file(test, "1 0:1:1\n0 0:2:1\n");
+  expect_refused({"run", "ctr", "--data", train, "--test-data", test},
+                 test + ":1: expected LIBSVM, as in " + train + ", found LIBFFM");
+}
+
+TEST_F(InputTest, OptionsThatWouldDoNothing) {
+  const std::string path = folder_.path("examples");
+  verbena::testing::write_file(path, "1 1:1\n0 2:1\n");
+  expect_refused({"run", "ctr", "--data", path, "--solver", "block", "--alpha", "0.1"},
+                 "--alpha: expected only with --solver ftrl");
+  expect_refused({"run", "ctr", "--data", path, "--baseline", "--filter", "int8"},
+                 "--filter: expected none with --baseline");
+}
+
 TEST_F(InputTest, TriplesAndEmbeddings) {
   for (const char* const name : {"train.txt", "valid.txt", "test.txt"}) {
     verbena::testing::write_file(folder_.path(name), "a\tr\tb\nb\tr\ta\n");

@@ -185,8 +185,9 @@ TEST_F(LauncherTest, ARunCanBeRepeatedFromItsMetrics) {
                  std::to_string((user * item) % 5) + '\n';
   }
   verbena::testing::write_file(path("ratings"), ratings);
-  const auto train = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"run", "mf", "--metrics", path("metrics")};
+  const auto train = [&](const std::vector<std::string>& run_words, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = run_words;
+    arguments.insert(arguments.end(), {"--metrics", path("metrics")});
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Ended ended = run(VERBENA_PROGRAM, arguments, scratch_);
     EXPECT_EQ(ended.status, 0) << ended.err;
@@ -196,20 +197,31 @@ TEST_F(LauncherTest, ARunCanBeRepeatedFromItsMetrics) {
               json::parse(metrics.substr(last)).at("options"));
     return json::parse(metrics.substr(last));
   };
-  const json once =
-      train({"--data", path("ratings"), "--rank", "4", "--iterations", "3", "--no-biases", "--decay=0.5"});
-  const json& options = once.at("options");
+  /// The options of both runs.
+  const auto train_twice = [&](const std::vector<std::string>& run_words,
+                               const std::vector<std::string>& more) {
+    const json once = train(run_words, more);
+    json options = once.at("options");
+    std::vector<std::string> again;
+    for (const auto& [name, value] : options.items())
+      again.push_back("--" + name + "=" + value.get<std::string>());
+    const json repeated = train(run_words, again);
+    EXPECT_EQ(repeated.at("options"), options);
+    EXPECT_EQ(repeated.at("objectives"), once.at("objectives"));
+    return options;
+  };
+  const json options = train_twice({"run", "mf"}, {"--data", path("ratings"), "--rank", "4", "--iterations",
+                                                   "3", "--no-biases", "--decay=0.5"});
   EXPECT_EQ(options.at("data"), path("ratings"));
   EXPECT_EQ(options.at("rank"), "4");
   EXPECT_EQ(options.at("no-biases"), "true");
   EXPECT_EQ(options.at("learning-rate"), "0.04");  // the default
   EXPECT_FALSE(options.contains("output"));
-  std::vector<std::string> again;
-  for (const auto& [name, value] : options.items())
-    again.push_back("--" + name + "=" + value.get<std::string>());
-  const json repeated = train(again);
-  EXPECT_EQ(repeated.at("options"), options);
-  EXPECT_EQ(repeated.at("objectives"), once.at("objectives"));
+  // Options that would do nothing are refused, and so are not recorded.
+  const json of_ftrl =
+      train_twice({"run", "ctr", "--baseline"}, {"--data", path("ratings"), "--test-fraction", "0.2"});
+  EXPECT_TRUE(of_ftrl.contains("alpha"));
+  EXPECT_FALSE(of_ftrl.contains("kkt"));
 }
 
 TEST_F(LauncherTest, BaselineRunsWithoutServers) {

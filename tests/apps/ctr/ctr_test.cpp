@@ -150,6 +150,35 @@ TEST_F(CtrTest, LoadedModelPredictsTheSame) {
   EXPECT_EQ(contents(path("again")), predicted);
 }
 
+/// As the summary says it, with the line on which predictions are right. What is no calibration is not drawn.
+TEST_F(CtrTest, CalibrationIsDrawn) {
+  const std::unique_ptr<Application> application = parsed_({});
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  const std::vector<ModelChart> charts = application->charts(recorder.summaries);
+  ASSERT_EQ(charts.size(), 1U);
+  ASSERT_EQ(charts[0].curves.series.size(), 2U);
+  std::vector<std::pair<double, double>> expected;
+  double most = 0;
+  for (const nlohmann::json& group : recorder.summaries.at("calibration")) {
+    expected.emplace_back(group.at("mean_prediction"), group.at("positive_share"));
+    most = std::max({most, expected.back().first, expected.back().second});
+  }
+  EXPECT_GT(expected.size(), 5U);
+  EXPECT_TRUE(std::is_sorted(expected.begin(), expected.end()));
+  EXPECT_EQ(charts[0].curves.series[0].points, expected);
+  const std::vector<std::pair<double, double>> diagonal = {{0, 0}, {most, most}};
+  EXPECT_EQ(charts[0].curves.series[1].points, diagonal);
+
+  const auto summary_with = [](const nlohmann::json& calibration) {
+    return nlohmann::json{{"calibration", calibration}};
+  };
+  for (const char* const other :
+       {"null", "7", "\"x\"", "[]", "[7]", "[{}]", R"([{"mean_prediction": 1, "positive_share": null}])"})
+    EXPECT_TRUE(application->charts(summary_with(nlohmann::json::parse(other))).empty()) << other;
+  EXPECT_TRUE(application->charts(nlohmann::json::object()).empty()) << "there was no test";
+}
+
 TEST_F(CtrTest, RefusesWhatItCannotDo) {
   std::ofstream(path("of rank 1")) << "# verbena ctr: rank 1\n0:1\t1\t2\n";
   std::ofstream(path("one label")) << "1 0:1:1\n1 0:2:1\n";
@@ -159,6 +188,8 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
                 {{"--passes", "-1"}, "--passes: expected 0 to"},
                 {{"--solver", "newton"}, "--solver: expected ftrl or block"},
                 {{"--solver", "block", "--rank", "2"}, "--rank: --solver block"},
+                {{"--storage", "disk"}, "--storage: expected memory or files, found disk"},
+                {{"--solver", "block", "--storage", "files"}, "--storage: expected memory with --solver"},
                 {{"--solver", "block", "--filter", "int8"}, "--filter: --solver block"},
                 {{"--blocks", "-1"}, "--blocks: expected 0 to"},
                 {{"--kkt", "-1"}, "--kkt: expected 0 to"},
@@ -167,12 +198,9 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
                 {{"--l1", "-1"}, "--l1: expected 0 to"},
                 {{"--format", "csv"}, "libffm"},
                 {{"--format", "libsvm"}, "clicks:1: expected"},
-                {{"--load", path("none")}, "none"},
                 {{"--test-data", path("none")}, "none"},
                 {{"--predict", path("p")}, "--predict: expected"},
                 {{"--rank", "2", "--factor-deviation", "1e39"}, "--factor-deviation: expected 0 to"},
-                {{"--load", path("m"), "--output", path("o")}, "--output: with --load"},
-                {{"--load", path("m"), "--start", path("o")}, "--start: with --load"},
                 {{"--start", path("none")}, "none"},
                 {{"--start", path("of rank 1"), "--rank", "2"}, "of rank 1: a model of rank 1, expected 2"},
                 {{"--filter", "some"}, "expected none, significant"},
@@ -181,11 +209,71 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
                 {{"--encoding", "zip"}, "expected auto, records or packed"},
                 {{"--test-every", "0"}, "--test-every: expected 1 or more"},
                 {{"--min-count", "0"}, "--min-count: expected 1 to 255, found 0"},
-                {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"},
-                {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
+                {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"}});
+  expect_refusals([this](std::vector<std::string> arguments) { return parsed(std::move(arguments)); },
+                  {{{"--load", path("none")}, "none"},
+                   {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
   const auto application = with_options(make_ctr(), {"--data", path("one label")});
   EXPECT_THAT(std::string(application->check(1).message()),
               ::testing::HasSubstr("expected examples of both labels to be trained, found"));
+}
+
+/// All that do nothing for the same reason are named at once.
+TEST_F(CtrTest, RefusesOptionsThatWouldDoNothing) {
+  expect_refusals(
+      parsed_,
+      {{{"--solver", "block", "--alpha", "0.1"}, "--alpha: expected only with --solver ftrl"},
+       {{"--solver", "block", "--beta", "2", "--alpha", "1"}, "--alpha, --beta: expected only with --solver"},
+       {{"--solver", "block", "--l2", "1"}, "--l2: --solver block"},
+       {{"--solver", "block", "--factor-rate", "1"}, "--factor-rate: expected only with a --rank above 0"},
+       {{"--kkt", "10"}, "--kkt: expected only with --solver block"},
+       {{"--blocks", "3", "--tolerance", "0"}, "--blocks, --tolerance: expected only with --solver block"},
+       {{"--factor-deviation", "1"}, "--factor-deviation: expected only with a --rank above 0"},
+       {{"--factor-min-count", "2"}, "--factor-min-count: expected only with a --rank above 0"},
+       {{"--factor-regularization", "0"}, "--factor-regularization: expected only with a --rank above 0"},
+       {{"--test-data", data(), "--test-fraction", "0.1"},
+        "--test-fraction: expected only without --test-data"},
+       {{"--test-fraction", "0", "--test-every", "2"}, "--test-every: expected only with a test"},
+       {{"--load", path("m"), "--output", path("o")}, "--batch, --output: expected only without --load"},
+       {{"--load", path("m"), "--start", path("o"), "--seed", "1"},
+        "--batch, --seed, --start: expected only without --load"}});
+  EXPECT_TRUE(check_options(parsed_, {"--solver", "block", "--kkt", "3", "--rank", "0"}, 1).ok());
+  EXPECT_TRUE(check_options(parsed_, {"--rank", "2", "--factor-rate", "0.1", "--alpha", "1"}, 1).ok());
+  EXPECT_TRUE(check_options(parsed_, {"--test-data", data(), "--test-every", "2"}, 1).ok());
+}
+
+/// The plain loop has no such things, and no others are refused.
+TEST_F(CtrTest, RefusesWhatThePlainLoopHasNot) {
+  const auto error = [&](const std::vector<std::string>& arguments) {
+    return std::string(parsed_(arguments)->check_baseline().message());
+  };
+  EXPECT_EQ(error({"--filter", "int8"}),
+            "--filter: expected none with --baseline, which has no other, found int8");
+  EXPECT_EQ(error({"--eviction", "age"}),
+            "--eviction: expected never with --baseline, which has no other, found age");
+  EXPECT_EQ(error({"--encoding", "packed"}),
+            "--encoding: expected auto with --baseline, which has no other, found packed");
+  EXPECT_EQ(error({"--filter", "none", "--min-count", "2"}), "");
+}
+
+/// The keys of one format mean nothing in another.
+TEST_F(CtrTest, FilesOfDifferentFormatsAreRefused) {
+  const std::string libsvm = path("libsvm");
+  std::ofstream(libsvm) << "1 1:1\n0 2:1\n";
+  const std::string data_first = libsvm + ":1: expected LIBFFM, as in " + data() + ", found LIBSVM";
+  const auto arguments = [&](std::vector<std::string> files) {
+    return [this, files](std::vector<std::string> more) {
+      more.insert(more.begin(), files.begin(), files.end());
+      return with_options(make_ctr(), std::move(more));
+    };
+  };
+  expect_refusals(arguments({"--data", data(), libsvm}), {{{}, data_first}});
+  expect_refusals(arguments({"--data", data(), "--test-data", libsvm}), {{{}, data_first}});
+  expect_refusals(arguments({"--data", data(), "--test-data", data(), libsvm}), {{{}, data_first}});
+  expect_refusals(arguments({"--data", libsvm, "--test-data", data()}),
+                  {{{}, data() + ":1: expected LIBSVM, as in " + libsvm + ", found LIBFFM"},
+                   {{"--format", "libsvm"}, data() + ":1: expected index:value"},
+                   {{"--format", "libffm"}, libsvm + ":1: expected field:index:value"}});
 }
 
 /// Training goes on where it ended; the plain loop and workers alike.
@@ -318,6 +406,9 @@ TEST_F(CtrTest, SaysWhatWasLeftToIt) {
   EXPECT_EQ(streamed->chosen("l1"), "0");
   EXPECT_EQ(streamed->chosen("alpha"), std::nullopt);
   const std::unique_ptr<Application> blocks = parsed_({"--solver", "block"});
+  EXPECT_EQ(streamed->chosen("kkt"), "") << "it does nothing";
+  EXPECT_EQ(blocks->chosen("kkt"), std::nullopt);
+  EXPECT_EQ(blocks->chosen("alpha"), "");
   EXPECT_EQ(blocks->chosen("passes"), "100");
   EXPECT_EQ(blocks->chosen("l1"), "1");
   EXPECT_EQ(parsed_({"--solver", "block", "--l1", "3"})->chosen("l1"), "3");
@@ -426,6 +517,62 @@ TEST_F(CtrTest, WorkersShareTheExamples) {
   const auto loaded = train_alone(*with_options(make_ctr(), {"--data", data(), "--load", path("model")}));
   EXPECT_NEAR(loaded.at("test_auc"), trained.at("test_auc"), 1e-4);
   EXPECT_NEAR(loaded.at("test_log_loss"), trained.at("test_log_loss"), 1e-4);
+}
+
+/// Bit for bit, in the plain loop and with workers of which one has fewer mini-batches, whether the examples
+/// of the test are in the same files or in others.
+TEST_F(CtrTest, ExamplesInFilesTrainTheSame) {
+  constexpr std::uint32_t kPlainLoop = 0;
+  struct Trained {
+    std::string model;
+    std::vector<double> items;  ///< of all workers' iterations
+    std::vector<std::map<std::string, double>> sums;
+    bool operator==(const Trained&) const = default;
+  };
+  const auto trained = [&](const std::string& storage, const std::vector<std::string>& test,
+                           std::uint32_t workers) {
+    std::vector<std::string> arguments = {"--storage", storage,    "--batch", "700",      "--rank",
+                                          "2",         "--passes", "2",       "--output", path("model")};
+    arguments.insert(arguments.end(), test.begin(), test.end());
+    const auto application = parsed_(arguments);
+    if (workers == kPlainLoop) {
+      recorders_ = std::vector<Recorder>(1);
+      EXPECT_TRUE(run_baseline(*application, recorders_[0]).ok());
+    } else {
+      train(*application, {.consistency = Bsp{}, .workers = workers});
+    }
+    Trained all{.model = contents(path("model"))};
+    for (const Recorder& recorder : recorders_) {
+      for (const IterationReport& report : recorder.reports) {
+        all.items.push_back(report.items);
+        all.sums.push_back(report.sums);
+      }
+    }
+    return all;
+  };
+  const std::vector<std::vector<std::string>> tests = {{"--test-fraction", "0.2"}, {"--test-data", data()}};
+  for (const std::vector<std::string>& test : tests) {
+    for (const std::uint32_t workers : {kPlainLoop, 3U}) {
+      const Trained in_memory = trained("memory", test, workers);
+      EXPECT_GT(in_memory.model.size(), 1000U);
+      EXPECT_TRUE(trained("files", test, workers) == in_memory) << test[0] << ", " << workers << " workers";
+    }
+  }
+}
+
+/// Workers would wait for each other for ever.
+TEST_F(CtrTest, AFileThatGrowsDuringTrainingIsAnError) {
+  const std::string text = contents(data());
+  const std::string growing = path("growing");
+  std::ofstream(growing) << text;
+  const auto application =
+      with_options(make_ctr(), {"--data", growing, "--storage", "files", "--passes", "2"});
+  Recorder recorder;
+  recorder.after_iteration = [&](std::int64_t iteration) {
+    if (iteration == 1) std::ofstream(growing, std::ios::app) << text;
+  };
+  const absl::Status status = run_baseline(*application, recorder);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
 }
 
 TEST_F(CtrTest, TheSameBitsHoweverRowsAreRead) {

@@ -107,10 +107,12 @@ class ExamplesTest : public ::testing::Test {
   /// Reads the files of `options_`, or path() if it has none.
   [[nodiscard]] absl::StatusOr<ExamplesRead> read() {
     lines_.clear();
+    files_.clear();
     ExamplesOptions options = options_;
     if (options.paths.empty()) options.paths = {path()};
     return read_examples(options, [&](const Example& example) {
       EXPECT_EQ(example.number, lines_.size());
+      files_.push_back(example.file);
       Line line{example.is_positive, example.weight, {}};
       for (const Feature& feature : example.features)
         std::get<2>(line).emplace_back(feature_name(feature.key), feature.value);
@@ -142,6 +144,7 @@ class ExamplesTest : public ::testing::Test {
   verbena::testing::TemporaryFolder folder_;
   ExamplesOptions options_;
   std::vector<Line> lines_;
+  std::vector<std::size_t> files_;  ///< of the lines
 };
 
 TEST_F(ExamplesTest, ReadsLibsvm) {
@@ -468,10 +471,43 @@ TEST_F(ExamplesTest, ReadsSeveralFilesInOrder) {
   EXPECT_THAT(lines_,
               ElementsAre(Line{true, 1, {{"0:1", 1.0F}}}, Line{false, 1, {{"0:2", 1.0F}}},
                           Line{true, 1, {{"0:3", 1.0F}}}, Line{false, 1, {{"0:4", 1.0F}, {"0:5", 1.0F}}}));
+  EXPECT_THAT(files_, ElementsAre(0, 0, 1, 2));
   EXPECT_EQ(found->examples, 4U);
   EXPECT_EQ(found->positives, 2U);
   EXPECT_EQ(found->features, 5U);
   EXPECT_EQ(found->format, "LIBSVM");
+}
+
+/// Comments and headers are no examples; a mistake in what is passed over is not seen.
+TEST_F(ExamplesTest, PassesOverWhatIsNotUsed) {
+  for (const auto& [format, text] :
+       {std::pair(ExampleFormat::kLibsvm, "# a comment\n1 1:x\n # another\n0 2:1\n7 3:1 # the third\n"),
+        {ExampleFormat::kLibffm, "1 0:1\n0 1:2:1\n5 1:2:1\n"},
+        {ExampleFormat::kAvazu, "id,click,hour,a\n1,1,then,x\n2,0,14102100,x\n3,2,14102100,x\n"},
+        {ExampleFormat::kVowpalWabbit, "1 |f a:x\n0 |f a\n5 |f a\n"},
+        {ExampleFormat::kRatings, "user,item,rating\n,b,3\na,b,3\n,b,4\n"}}) {
+    SCOPED_TRACE(text);
+    write(text);
+    std::vector<std::uint64_t> asked;
+    std::vector<std::uint64_t> used;
+    const ExamplesOptions options{
+        .paths = {path(), path()}, .format = format, .is_used = [&](std::uint64_t number, std::size_t file) {
+          EXPECT_EQ(file, number / 3);
+          asked.push_back(number);
+          return number % 3 == 1;
+        }};
+    const absl::StatusOr<ExamplesRead> found = read_examples(options, [&](const Example& example) {
+      EXPECT_FALSE(example.is_positive);
+      EXPECT_FALSE(example.features.empty());
+      used.push_back(example.number);
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_THAT(asked, ElementsAre(0, 1, 2, 3, 4, 5));
+    EXPECT_THAT(used, ElementsAre(1, 4));
+    EXPECT_EQ(found->examples, 6U);
+    EXPECT_EQ(found->positives, 0U);
+  }
 }
 
 TEST_F(ExamplesTest, LooksAtAllFilesFirst) {

@@ -62,7 +62,7 @@ TEST_F(ForeignTextTest, WhatAChildSaysToTheLauncher) {
   monitor.hear("worker 0", encode(job::ProgressMessage{0, kForeign, 1, 2}));
   expect_escaped(shown());
   EXPECT_FALSE(monitor.failed());
-  expect_escaped(html_report(settings_, record, 1, monitor.printed()));
+  expect_escaped(html_report(settings_, record, 1, {}, monitor.printed()));
 
   monitor.hear("worker 0", encode(job::SummaryMessage{"top_words", kForeign}));
   expect_escaped(job::to_line(summary_json(settings_, record, 1, monitor.model_summary())));
@@ -71,6 +71,16 @@ TEST_F(ForeignTextTest, WhatAChildSaysToTheLauncher) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(report_error(monitor.failure()), kExitFailed);
   expect_escaped(::testing::internal::GetCapturedStderr());
+}
+
+TEST_F(ForeignTextTest, AChartOfTheModel) {
+  settings_.options.clear();
+  const RunRecord record(1, no_objectives);
+  const CurveChart good{"x", "y", {{"curve", {{0, 1}, {1, 2}}}}};
+  const CurveChart evil{kForeign, kForeign, {{kForeign, {{0, 1}, {1, 2}}}}};
+  for (const ModelChart& chart :
+       {ModelChart{kForeign, good, ""}, ModelChart{"title", good, kForeign}, ModelChart{"title", evil, ""}})
+    expect_escaped(html_report(settings_, record, 1, {chart}, {}));
 }
 
 TEST_F(ForeignTextTest, NoMessageAtAll) {

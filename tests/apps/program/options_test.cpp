@@ -141,6 +141,7 @@ TEST_F(OptionsTest, WhatTakesAnyTextSaysWhetherItIsAPath) {
                                           "LOSS",
                                           "auto|static|localize|intent",
                                           "ftrl|block",
+                                          "memory|files",
                                           "words|whitespace",
                                           "auto|relations|entities"};
   for_each_option([&](const CLI::App&, CLI::Option& option) {

@@ -36,7 +36,7 @@ TEST(ProvenanceTest, ARunsReportAndRecordHaveAllThatTellsItFromOthers) {
   settings.made = {
       .command = "verbena run mf --data ratings.csv", .host = "node7", .date = "2026-11-25T14:00:00Z"};
   const RunRecord record(1, [](const auto&) { return std::map<std::string, double>(); });
-  EXPECT_THAT(html_report(settings, record, 1, {}),
+  EXPECT_THAT(html_report(settings, record, 1, {}, {}),
               AllOf(HasSubstr("verbena run mf --data ratings.csv"), HasSubstr("node7"),
                     HasSubstr("2026-11-25T14:00:00Z"), HasSubstr("<th>--rank</th><td>16</td>"),
                     HasSubstr("<th>--data</th><td>ratings.csv</td>")));

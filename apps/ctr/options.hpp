@@ -1,0 +1,100 @@
+// The options of `verbena run ctr`, and what follows from them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "apps/ctr/parameters.hpp"
+#include "apps/files.hpp"
+#include "protocol/eviction.hpp"
+#include "protocol/filter_rule.hpp"
+#include "protocol/push_encoding.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace verbena::apps::ctr {
+
+inline constexpr std::string_view kFtrlSolver = "ftrl";
+inline constexpr std::string_view kBlockSolver = "block";
+inline constexpr std::string_view kInMemory = "memory";
+inline constexpr std::string_view kInFiles = "files";
+
+struct Options {
+  std::vector<std::string> data;
+  std::vector<std::string> test_data;
+  double test_fraction = 0.1;
+  std::string format = "auto";
+  double positive = 4;
+  std::string storage{kInMemory};
+  std::string solver{kFtrlSolver};
+  std::int64_t passes = 0;
+  std::int64_t test_every = 1;
+  std::int64_t batch = 1000;
+  std::int64_t rank = 0;
+  std::int64_t blocks = 0;
+  double kkt_ratio = 10;
+  double tolerance = 1e-5;
+  double alpha = 0.1;
+  double beta = 1;
+  std::optional<double> l1;
+  double l2 = 0;
+  double factor_rate = 0.05;
+  double factor_deviation = 0.01;
+  double factor_regularization = 0;
+  std::int64_t min_count = 1;
+  std::int64_t factor_min_count = 10;
+  std::string eviction{protocol::kEvictNever};
+  std::string filter{protocol::kNoFilter};
+  std::string encoding{protocol::kUsualEncoding};
+  std::uint64_t seed = 1;
+  std::string output;
+  std::string start;
+  std::string load;
+  std::string predict;
+
+  /// Adds options that set these members. `command` must not be parsed after their end.
+  void add_to(CLI::App& command);
+  [[nodiscard]] Files files() const;
+  /// Whether each may be so, and goes with the others; one that was given and would do nothing does not.
+  /// Looks at no file.
+  [[nodiscard]] absl::Status check() const;
+  /// Whether they can be had without a parameter server.
+  [[nodiscard]] absl::Status check_baseline() const;
+
+  // What follows from them, also if they are wrong.
+  // ----------------------------------------------------------------------------------------------------------
+  [[nodiscard]] bool trains() const { return load.empty(); }
+  [[nodiscard]] bool has_blocks() const { return solver == kBlockSolver; }
+  /// The examples stay in the files, and are read whenever they are needed.
+  [[nodiscard]] bool streams() const { return storage == kInFiles; }
+  /// What the user should have instead where there is too little memory.
+  [[nodiscard]] std::string_view what_needs_less_memory() const;
+  [[nodiscard]] std::int64_t chosen_passes() const;  ///< with blocks: the most
+  [[nodiscard]] double chosen_l1() const;
+  /// Application::chosen()
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const;
+
+  // REQUIRES: check() has succeeded.
+  // ----------------------------------------------------------------------------------------------------------
+  [[nodiscard]] std::size_t factors() const { return static_cast<std::size_t>(rank); }  ///< of a feature
+  [[nodiscard]] std::uint64_t batch_examples() const { return static_cast<std::uint64_t>(batch); }
+  [[nodiscard]] Rules rules() const;
+
+ private:
+  [[nodiscard]] absl::Status check_values() const;
+  [[nodiscard]] absl::Status check_rules() const;
+  [[nodiscard]] absl::Status check_together() const;
+  [[nodiscard]] std::string_view why_idle(std::string_view option) const;
+
+  std::set<std::string> given_;  ///< on the command line, without dashes
+};
+
+}  // namespace verbena::apps::ctr
