@@ -12,6 +12,7 @@
 #include "apps/ctr/evaluation.hpp"
 #include "apps/ctr/model_file.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/table_memory.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps::ctr {
@@ -73,9 +74,8 @@ absl::Status report_memory(Parameters& parameters, Reporter& reporter) {
   for (const auto& [name, memory] : *tables) {
     const auto mb = [](std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; };
     reporter.print(fmt::format(
-        "{}: {:.1f} MB on the servers, {:.0f} bytes a row: values {:.1f}, state {:.1f}, index {:.1f}, counts "
-        "of "
-        "keys {:.1f}, books {:.1f} MB",
+        "{}: {:.1f} MB on the servers, {:.0f} bytes a row: values {:.1f}, state {:.1f}, index {:.1f}, "
+        "counts of keys {:.1f}, books {:.1f} MB",
         name, mb(memory.bytes()),
         static_cast<double>(memory.bytes()) / static_cast<double>(std::max<std::uint64_t>(memory.rows, 1)),
         mb(memory.value_bytes), mb(memory.state_bytes), mb(memory.index_bytes), mb(memory.count_bytes),
@@ -83,15 +83,7 @@ absl::Status report_memory(Parameters& parameters, Reporter& reporter) {
     if (memory.refused > 0)
       reporter.print(
           fmt::format("{}: {} times a key got no row, since the memory was used up", name, memory.refused));
-    all[name] = {{"rows", memory.rows},
-                 {"rows_waiting", memory.rows_waiting},
-                 {"rows_free", memory.rows_free},
-                 {"value_bytes", memory.value_bytes},
-                 {"state_bytes", memory.state_bytes},
-                 {"index_bytes", memory.index_bytes},
-                 {"count_bytes", memory.count_bytes},
-                 {"book_bytes", memory.book_bytes},
-                 {"refused", memory.refused}};
+    all[name] = to_json(memory);
   }
   if (!all.empty()) reporter.summary("server_memory", std::move(all));
   return absl::OkStatus();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_join.h"
 #include "apps/data/output_file.hpp"
+#include "apps/table_memory.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 
@@ -187,18 +188,7 @@ nlohmann::json to_json(const JobStats& stats) {
                           {"eviction", options.eviction},
                           {"memory", nullptr}};
     if (options.key_space == KeySpace::kDense) one["rows"] = options.rows;
-    if (memory) {
-      one["memory"] = {{"rows", memory->rows},
-                       {"rows_waiting", memory->rows_waiting},
-                       {"rows_free", memory->rows_free},
-                       {"bytes", memory->bytes()},
-                       {"value_bytes", memory->value_bytes},
-                       {"state_bytes", memory->state_bytes},
-                       {"book_bytes", memory->book_bytes},
-                       {"index_bytes", memory->index_bytes},
-                       {"count_bytes", memory->count_bytes},
-                       {"refused", memory->refused}};
-    }
+    if (memory) one["memory"] = apps::to_json(*memory);
     json["tables"].push_back(std::move(one));
   }
   return json;
