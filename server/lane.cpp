@@ -31,6 +31,11 @@ struct Stopped {
 /// For a row that a worker has never had: all that the row holds is new.
 constexpr double kNothingYet = -std::numeric_limits<double>::infinity();
 
+/// A worker's, in its byte of the bits for all workers.
+constexpr std::uint8_t bit_of(std::uint32_t worker) {
+  return static_cast<std::uint8_t>(1U << worker % 8);
+}
+
 constexpr int kTasksPerPoll = 16;
 constexpr std::size_t kPrefetchRecords = 4;
 /// For a record of a sparse table: how many records ahead its place in the index is fetched, and then, this
@@ -47,7 +52,7 @@ constexpr std::size_t kRowsOfSweep = 4'096;
 
 Lane::Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::TokenBucket* const> budgets)
     : index_(index),
-      words_((workers + 63) / 64),
+      bits_bytes_(worker_bits_bytes(workers)),
       budgets_(budgets.begin(), budgets.end()),
       clocks_(workers),
       gone_(workers) {
@@ -635,14 +640,29 @@ void Lane::tell_applied(Worker& worker) {
 }
 
 void Lane::mark_dirty(Table& table, Row row) {
+  switch (bits_bytes_) {
+    case sizeof(std::uint8_t):
+      return mark_dirty_by<std::uint8_t>(table, row);
+    case sizeof(std::uint16_t):
+      return mark_dirty_by<std::uint16_t>(table, row);
+    case sizeof(std::uint32_t):
+      return mark_dirty_by<std::uint32_t>(table, row);
+    default:
+      return mark_dirty_by<std::uint64_t>(table, row);
+  }
+}
+
+/// `Word`: how many workers are looked at together.
+template <class Word>
+void Lane::mark_dirty_by(Table& table, Row row) {
   const StoredRows& rows = *table.part.rows;
-  const std::uint64_t* const subscribed = rows.subscribed(row);
-  std::uint64_t* const dirty = rows.dirty(row);
-  for (std::size_t word = 0; word < words_; ++word) {
-    std::uint64_t fresh = subscribed[word] & ~dirty[word];
-    dirty[word] |= fresh;
+  const auto* const subscribed = reinterpret_cast<const Word*>(rows.subscribed(row));
+  auto* const dirty = reinterpret_cast<Word*>(rows.dirty(row));
+  for (std::size_t word = 0; word < bits_bytes_ / sizeof(Word); ++word) {
+    std::uint64_t fresh = subscribed[word] & ~std::uint64_t{dirty[word]};
+    dirty[word] |= static_cast<Word>(fresh);
     for (; fresh != 0; fresh &= fresh - 1) {
-      const std::size_t worker = word * 64 + static_cast<std::size_t>(std::countr_zero(fresh));
+      const std::size_t worker = word * sizeof(Word) * 8 + static_cast<std::size_t>(std::countr_zero(fresh));
       const double before = table.measured ? rows.changes(row) : 0;
       add_dirty(workers_[worker], {table.shard->table.table, row, before});
     }
@@ -663,19 +683,19 @@ void Lane::subscribe(const LaneTask& task) {
   ++workers_[task.worker].subscriptions;
   if (!table.eager) return;
   const bool ends = task.message.header.kind == protocol::BulkKind::kUnsubscribe;
-  const std::uint64_t bit = std::uint64_t{1} << (task.worker % 64);
+  const std::uint8_t bit = bit_of(task.worker);
   for (std::size_t i = 0; i < task.message.header.count; ++i) {
     const std::optional<Row> row = row_of(table, protocol::record_key(task.message.payload, 0, i));
     if (!row) [[unlikely]]
       continue;  // as in apply_dense(); workers subscribe only to rows that there are
-    std::uint64_t& subscribed = table.part.rows->subscribed(*row)[task.worker / 64];
+    std::uint8_t& subscribed = table.part.rows->subscribed(*row)[task.worker / 8];
     if (ends) {
-      subscribed &= ~bit;  // a push that is due still goes, and is not taken
+      subscribed &= static_cast<std::uint8_t>(~bit);  // a push that is due still goes, and is not taken
       continue;
     }
     subscribed |= bit;
     // The worker's copy is older than the subscription: one push brings it up to date.
-    std::uint64_t& dirty = table.part.rows->dirty(*row)[task.worker / 64];
+    std::uint8_t& dirty = table.part.rows->dirty(*row)[task.worker / 8];
     if ((dirty & bit) == 0) {
       dirty |= bit;
       add_dirty(workers_[task.worker], {table.shard->table.table, *row, kNothingYet});
@@ -846,8 +866,8 @@ void Lane::fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance) 
   while (worker.dirty_sent < allowance.position && used - sizeof header < allowance.bytes) {
     const DirtyRow row = worker.dirty.front();
     Table& table = tables_[row.table];
-    std::uint64_t& dirty = table.part.rows->dirty(row.row)[worker.rank / 64];
-    const std::uint64_t bit = std::uint64_t{1} << (worker.rank % 64);
+    std::uint8_t& dirty = table.part.rows->dirty(row.row)[worker.rank / 8];
+    const std::uint8_t bit = bit_of(worker.rank);
     if ((dirty & bit) == 0) [[unlikely]] {  // it is gone
       worker.dirty.pop_front();
       ++worker.dirty_sent;
@@ -861,7 +881,7 @@ void Lane::fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance) 
     const Key key = key_of(table, row.row);
     std::memcpy(to, &key, sizeof key);
     std::memcpy(to + sizeof key, table.part.rows->values(row.row), table.shard->stride_bytes);
-    dirty &= ~bit;
+    dirty &= static_cast<std::uint8_t>(~bit);
     used += record;
     worker.dirty.pop_front();
     ++worker.dirty_sent;

@@ -261,6 +261,8 @@ class Lane {
   [[nodiscard]] protocol::BulkHeader header_for(const Worker& worker, protocol::BulkKind kind) const;
   static void note_applied_told(Worker& worker, const protocol::BulkHeader& header);
   void mark_dirty(Table& table, protocol::Row row);
+  template <class Word>
+  void mark_dirty_by(Table& table, protocol::Row row);
   void add_dirty(Worker& worker, const DirtyRow& row);
   void list(Worker& worker);
   bool tell_all();
@@ -276,7 +278,7 @@ class Lane {
   void fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance);
 
   const std::uint32_t index_;
-  const std::size_t words_;
+  const std::size_t bits_bytes_;                        ///< of a bit for each worker
   const std::vector<transport::TokenBucket*> budgets_;  ///< by worker; empty: no bound
   consistency::Clock bound_ = consistency::kNoBound;    ///< the tightest that a table has on its readers
   tbb::concurrent_queue<LaneTask> tasks_;

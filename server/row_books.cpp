@@ -11,15 +11,14 @@
 namespace verbena::server {
 
 RowBooks::Needs::Needs(const FixedShard& shard, std::uint32_t workers, bool has_push_budget)
-    : words(shard.rules.pushes_eagerly ? (std::size_t{workers} + 63) / 64 : 0),
+    : bits_bytes(shard.rules.pushes_eagerly ? worker_bits_bytes(workers) : 0),
       has_changes(shard.rules.pushes_eagerly && has_push_budget),
       state_bytes(shard.rule.state_bytes()),
       has_steps(shard.rules.holds_updates_back && !shard.rule.is_addition()),
       has_uses(shard.table.eviction != protocol::kEvictNever) {}
 
 std::size_t RowBooks::Needs::book_bytes() const {
-  static_assert(sizeof(double) == sizeof(std::uint64_t));
-  return (2 * words + (has_changes ? 1 : 0)) * sizeof(std::uint64_t);
+  return 2 * bits_bytes + (has_changes ? sizeof(double) : 0);
 }
 
 std::size_t RowBooks::Needs::kept_bytes() const {
@@ -30,7 +29,7 @@ absl::StatusOr<RowBooks> RowBooks::create(transport::Transport& transport, const
                                           const Needs& needs, std::uint64_t rows) {
   RowBooks books;
   books.rows_ = std::max<std::uint64_t>(rows, 1);
-  books.words_ = needs.words;
+  books.bits_bytes_ = needs.bits_bytes;
   books.has_changes_ = needs.has_changes;
   const auto allocate = [&](std::size_t row_bytes, std::string what,
                             std::unique_ptr<transport::MemoryRegion>& region) -> absl::Status {
@@ -61,9 +60,10 @@ StoredRows::Chunk RowBooks::chunk(std::byte* values) const {
   if (steps_ != nullptr) chunk.step_of = reinterpret_cast<std::uint32_t*>(steps_->bytes().data());
   if (uses_ != nullptr) chunk.uses = reinterpret_cast<protocol::RowUse*>(uses_->bytes().data());
   if (books_ == nullptr) return chunk;
-  chunk.subscribed = reinterpret_cast<std::uint64_t*>(books_->bytes().data());
-  chunk.dirty = chunk.subscribed + rows_ * words_;
-  if (has_changes_) chunk.changes = reinterpret_cast<double*>(chunk.dirty + rows_ * words_);
+  std::byte* const books = books_->bytes().data();
+  if (has_changes_) chunk.changes = reinterpret_cast<double*>(books);
+  chunk.subscribed = reinterpret_cast<std::uint8_t*>(books + (has_changes_ ? rows_ * sizeof(double) : 0));
+  chunk.dirty = chunk.subscribed + rows_ * bits_bytes_;
   return chunk;
 }
 

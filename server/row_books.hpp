@@ -19,7 +19,7 @@ class RowBooks {
   struct Needs {
     Needs(const FixedShard& shard, std::uint32_t workers, bool has_push_budget);
 
-    std::size_t words = 0;  ///< of `subscribed`, and of `dirty`
+    std::size_t bits_bytes = 0;  ///< of `subscribed`, and of `dirty`
     bool has_changes = false;
     std::size_t state_bytes = 0;
     bool has_steps = false;
@@ -39,10 +39,10 @@ class RowBooks {
 
  private:
   std::uint64_t rows_ = 0;
-  std::size_t words_ = 0;
+  std::size_t bits_bytes_ = 0;
   bool has_changes_ = false;
   // nullptr: nothing of the kind is needed.
-  std::unique_ptr<transport::MemoryRegion> books_;   ///< subscribed, dirty, changes
+  std::unique_ptr<transport::MemoryRegion> books_;   ///< changes, subscribed, dirty
   std::unique_ptr<transport::MemoryRegion> states_;  ///< what the rule keeps
   std::unique_ptr<transport::MemoryRegion> steps_;   ///< step_of
   std::unique_ptr<transport::MemoryRegion> uses_;

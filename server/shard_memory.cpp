@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_dense(const prot
   shard->books = *std::move(books);
   shard->stored = StoredRows({.row_bytes = shard->stride_bytes,
                               .state_bytes = needs.state_bytes,
-                              .words = needs.words,
+                              .bits_bytes = needs.bits_bytes,
                               .kept_bytes = needs.kept_bytes()},
                              StoredRows::kOneChunk);
   shard->stored.add_chunk(shard->books.chunk(shard->rows.data()));

@@ -178,11 +178,11 @@ Key SparsePart::evict(Row row) {
   std::atomic_ref(*key_word(row)).store(kNoKey, std::memory_order_release);
   rows_.use(row).last_push = protocol::RowUse::kNoKeys;
   gone_rows_.emplace(index_of(row), key);
-  const std::size_t words = rows_.strides().words;
-  if (words > 0) {
+  const std::size_t bits_bytes = rows_.strides().bits_bytes;
+  if (bits_bytes > 0) {
     // Nobody subscribes to it any more. Where it still waits to be sent, it is not.
-    std::memset(rows_.subscribed(row), 0, words * sizeof(std::uint64_t));
-    std::memset(rows_.dirty(row), 0, words * sizeof(std::uint64_t));
+    std::memset(rows_.subscribed(row), 0, bits_bytes);
+    std::memset(rows_.dirty(row), 0, bits_bytes);
   }
   return key;
 }

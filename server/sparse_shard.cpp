@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<SparseShard>> SparseShard::create(
                           .most_rows = shard->most_rows_,
                           .strides = {.row_bytes = protocol::sparse_row_bytes(shard->stride_bytes),
                                       .state_bytes = rule.state_bytes(),
-                                      .words = shard->needs_.words,
+                                      .bits_bytes = shard->needs_.bits_bytes,
                                       .kept_bytes = shard->needs_.kept_bytes()},
                           .rows_shift = shard->rows_shift_,
                           .segments_shift = shard->segments_shift_,

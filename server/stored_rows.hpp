@@ -15,6 +15,13 @@
 
 namespace verbena::server {
 
+/// What a bit for each worker takes: a word of one, two or four bytes, or as many of eight as it needs. Most
+/// jobs are small, and there are many rows.
+constexpr std::size_t worker_bits_bytes(std::uint32_t workers) {
+  const std::size_t words = (std::size_t{workers} + 63) / 64;
+  return workers <= 8 ? 1 : workers <= 16 ? 2 : workers <= 32 ? 4 : words * sizeof(std::uint64_t);
+}
+
 /// Does not own the memory. Each row is written only by its lane. Thread safety: chunks are added by one
 /// thread, and only while no other uses the rows.
 class StoredRows {
@@ -22,10 +29,10 @@ class StoredRows {
   struct Chunk {
     std::byte* values = nullptr;
     std::byte* states = nullptr;  ///< what the rule keeps; nullptr if it keeps nothing
-    /// For an eager table: one bit per worker, in whole words of 64 bits, and, under a push budget, how much
-    /// the row has changed (lane.hpp).
-    std::uint64_t* subscribed = nullptr;
-    std::uint64_t* dirty = nullptr;
+    /// For an eager table: one bit per worker, in worker_bits_bytes(), and, under a push budget, how much the
+    /// row has changed (lane.hpp).
+    std::uint8_t* subscribed = nullptr;
+    std::uint8_t* dirty = nullptr;
     double* changes = nullptr;
     /// The step that the lane is about to take; see lane.hpp. nullptr: it takes each worker's steps by
     /// themselves.
@@ -36,7 +43,7 @@ class StoredRows {
   struct Strides {
     std::size_t row_bytes = 0;
     std::size_t state_bytes = 0;
-    std::size_t words = 0;       ///< of `subscribed`, and of `dirty`
+    std::size_t bits_bytes = 0;  ///< of `subscribed`, and of `dirty`
     std::size_t kept_bytes = 0;  ///< of all that is kept beside a row but its state
   };
   static constexpr std::uint32_t kOneChunk = 63;
@@ -57,11 +64,11 @@ class StoredRows {
     std::byte* const states = chunk(row).states;
     return states == nullptr ? nullptr : states + place(row) * strides_.state_bytes;
   }
-  [[nodiscard]] std::uint64_t* subscribed(protocol::Row row) const {
-    return chunk(row).subscribed + place(row) * strides_.words;
+  [[nodiscard]] std::uint8_t* subscribed(protocol::Row row) const {
+    return chunk(row).subscribed + place(row) * strides_.bits_bytes;
   }
-  [[nodiscard]] std::uint64_t* dirty(protocol::Row row) const {
-    return chunk(row).dirty + place(row) * strides_.words;
+  [[nodiscard]] std::uint8_t* dirty(protocol::Row row) const {
+    return chunk(row).dirty + place(row) * strides_.bits_bytes;
   }
   [[nodiscard]] double& changes(protocol::Row row) const { return chunk(row).changes[place(row)]; }
   [[nodiscard]] std::uint32_t& step_of(protocol::Row row) const { return chunk(row).step_of[place(row)]; }

@@ -56,7 +56,7 @@ class LaneTest : public ::testing::Test {
     const RowBooks::Needs needs(*shard_, workers, budget_bytes.has_value());
     shard_->books = RowBooks::create(*transport_, *shard_, needs, kRows).value();
     shard_->stored =
-        StoredRows({.row_bytes = kStride, .state_bytes = needs.state_bytes, .words = needs.words},
+        StoredRows({.row_bytes = kStride, .state_bytes = needs.state_bytes, .bits_bytes = needs.bits_bytes},
                    StoredRows::kOneChunk);
     shard_->stored.add_chunk(shard_->books.chunk(rows_.data()));
     std::vector<transport::TokenBucket*> budgets;
@@ -341,6 +341,32 @@ TEST_F(LaneTest, DirtySubscribedRowsGoBeforeTheClock) {
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].rows, (std::map<Key, float>{{105, 7}}));
   EXPECT_EQ(told[0].header.clock, 2);
+}
+
+/// Bits of workers are looked at in words of several sizes.
+TEST_F(LaneTest, EachOfManyWorkersGetsWhatItHasSubscribedTo) {
+  for (const std::uint32_t workers : {8U, 9U, 16U, 17U, 32U, 33U, 64U, 65U, 130U}) {
+    SCOPED_TRACE(workers);
+    start(Essp{1}, workers);
+    const auto all_finish = [&](consistency::Clock clock) {
+      for (std::uint32_t worker = 0; worker < workers; ++worker) this->clock(worker, clock);
+    };
+    for (std::uint32_t worker = 0; worker < workers; worker += 2) subscribe(worker, {100, 119});
+    all_finish(1);
+    static_cast<void>(poll(0));
+    for (std::uint32_t worker = 0; worker < workers; ++worker) told_[worker].clear();
+    updates(1, {{100, 1}, {101, 2}, {119, 3}}, 1);
+    all_finish(2);
+    static_cast<void>(poll(0));  // what worker 0 is told, it returns
+    for (std::uint32_t worker = 1; worker < workers; ++worker) {
+      std::map<Key, float> rows;
+      for (const Told& told : told_[worker]) rows.insert(told.rows.begin(), told.rows.end());
+      const bool is_told = worker % 2 == 0;
+      EXPECT_EQ(rows, is_told ? (std::map<Key, float>{{100, 1}, {119, 3}}) : (std::map<Key, float>{}))
+          << worker;
+      told_[worker].clear();
+    }
+  }
 }
 
 TEST_F(LaneTest, WhatHasLeftTheCacheIsPushedNoMore) {
@@ -749,8 +775,12 @@ TEST(ShardTest, WhatALaneNeedsForEachRowIsThereOrTheTableIsRefused) {
     ASSERT_TRUE(made.ok()) << made.status();
     const StoredRows::Chunk& chunk = (*made)->for_lanes()->part(1).rows->first_chunk();
     ASSERT_NE(chunk.subscribed, nullptr);
-    EXPECT_EQ(chunk.dirty, chunk.subscribed + std::ptrdiff_t{1000} * 2);
-    EXPECT_EQ(chunk.changes, has_budget ? reinterpret_cast<double*>(chunk.dirty + 1000 * 2) : nullptr);
+    const std::ptrdiff_t bits_bytes = std::ptrdiff_t{1000} * 16;
+    EXPECT_EQ(chunk.dirty, chunk.subscribed + bits_bytes);
+    EXPECT_EQ(chunk.changes != nullptr, has_budget);
+    if (has_budget) {
+      EXPECT_EQ(reinterpret_cast<std::uint8_t*>(chunk.changes + 1000), chunk.subscribed);
+    }
   }
   // With the largest number of workers, lanes need more memory for each row than the row itself.
   const std::uint64_t free = transport::shm::free_memory().bytes;
