@@ -129,6 +129,7 @@ absl::Status ClickThrough::run_as_worker(WorkerContext& context) const {
   if (!options_.trains()) return use_loaded(run);
   const absl::StatusOr<Input> input = load_input(run);
   if (!input.ok()) return input.status();
+  RETURN_IF_ERROR(check_all_have_read_the_same(session, *input));
   if (options_.has_blocks()) {
     absl::StatusOr<BlockTableParameters> parameters =
         BlockTableParameters::open(session, context.consistency, options_.rules(), context.watch);

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "apps/data/random.hpp"
 #include "apps/enough_memory.hpp"
 #include "base/return_if_error.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena::apps::ctr {
 
@@ -58,8 +60,12 @@ bool is_for_test(const Options& options, std::uint64_t number, std::size_t file)
 /// A worker's mini-batches in the files: all examples are passed over, and its own are read.
 class BatchesInFiles final : public BatchSource {
  public:
-  BatchesInFiles(const WorkerRun& run, bool of_test)
-      : run_(run), of_test_(of_test), examples_each_(of_test ? kTestBatch : run.options.batch_examples()) {}
+  /// `examples`: how many there are of these, of all workers; so many there must be each time.
+  BatchesInFiles(const WorkerRun& run, bool of_test, std::uint64_t examples)
+      : run_(run),
+        of_test_(of_test),
+        examples_(examples),
+        examples_each_(of_test ? kTestBatch : run.options.batch_examples()) {}
 
   absl::Status for_each(absl::FunctionRef<absl::Status(const MiniBatch&)> use) const override {
     const Options& options = run_.options;
@@ -69,7 +75,9 @@ class BatchesInFiles final : public BatchSource {
     std::uint64_t count = 0;  // of those that are trained, or of those for the test
     files.is_used = [&](std::uint64_t number, std::size_t /*file*/) {
       const bool is_of_these = has_own_files || is_in_test_share(options, number) == of_test_;
-      return is_of_these && run_.member.has(count++, examples_each_);
+      if (!is_of_these) return false;
+      // Of those that are too many none is trained: others would wait for this worker, or it for them.
+      return count++ < examples_ && run_.member.has(count - 1, examples_each_);
     };
     MiniBatches batch(examples_each_);
     const auto add = [&](const Example& example) {
@@ -80,12 +88,17 @@ class BatchesInFiles final : public BatchSource {
       return status;
     };
     RETURN_IF_ERROR(read_examples(files, add).status());
-    return batch.examples() > 0 ? use(batch[0]) : absl::OkStatus();
+    if (batch.examples() > 0) RETURN_IF_ERROR(use(batch[0]));
+    if (count == examples_) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        fmt::format("{}: expected {} examples for {}, as before the training, found {}: a file has changed",
+                    fmt::join(files.paths, ", "), examples_, of_test_ ? "the test" : "training", count));
   }
 
  private:
   const WorkerRun& run_;
   const bool of_test_;
+  const std::uint64_t examples_;
   const std::uint64_t examples_each_;
 };
 
@@ -138,8 +151,7 @@ ReadProgress progress_of_reading(Reporter& reporter) {
 
 /// The examples stay where they are, but are counted.
 absl::StatusOr<Input> stream_input(const WorkerRun& run) {
-  Input input{.train = std::make_unique<BatchesInFiles>(run, /*of_test=*/false),
-              .test = std::make_unique<BatchesInFiles>(run, /*of_test=*/true)};
+  Input input;
   ExamplesOptions files = all_examples(run.options);
   files.is_used = [&](std::uint64_t number, std::size_t file) {
     ++(is_for_test(run.options, number, file) ? input.test_examples : input.train_examples);
@@ -149,6 +161,8 @@ absl::StatusOr<Input> stream_input(const WorkerRun& run) {
       files, [](const Example&) { return absl::OkStatus(); }, progress_of_reading(run.reporter));
   if (!read.ok()) return read.status();
   input.read = *std::move(read);
+  input.train = std::make_unique<BatchesInFiles>(run, /*of_test=*/false, input.train_examples);
+  input.test = std::make_unique<BatchesInFiles>(run, /*of_test=*/true, input.test_examples);
   return input;
 }
 
@@ -188,6 +202,28 @@ absl::StatusOr<Input> keep_input(const WorkerRun& run) {
 
 absl::StatusOr<Input> load_input(const WorkerRun& run) {
   return run.options.streams() ? stream_input(run) : keep_input(run);
+}
+
+absl::Status check_all_have_read_the_same(Session& session, const Input& input) {
+  const auto table = session.table<std::int64_t>(
+      {.name = "examples of workers", .rows = session.workers(), .width = 2, .consistency = Bsp{}});
+  if (!table.ok()) return table.status();
+  const auto counts = [&](const std::uint64_t train, const std::uint64_t test) {
+    return std::vector<std::int64_t>{static_cast<std::int64_t>(train), static_cast<std::int64_t>(test)};
+  };
+  const std::vector<std::int64_t> own = counts(input.train_examples, input.test_examples);
+  RETURN_IF_ERROR(table->push(std::vector<Key>{session.rank()}, own));
+  RETURN_IF_ERROR(session.barrier());
+  std::vector<std::int64_t> others(own.size());
+  for (Key worker = 0; worker < session.workers(); ++worker) {
+    RETURN_IF_ERROR(table->pull(std::vector<Key>{worker}, others));
+    if (others == own) continue;
+    return absl::FailedPreconditionError(
+        fmt::format("worker {} has read {} examples to be trained and {} for the test, worker {} has read {} "
+                    "and {}: all need the same files, and none may change",
+                    session.rank(), own[0], own[1], worker, others[0], others[1]));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace verbena::apps::ctr

@@ -13,6 +13,7 @@
 #include "apps/ctr/options.hpp"
 #include "apps/ctr/worker_run.hpp"
 #include "apps/data/examples.hpp"
+#include <verbena/session.hpp>
 
 namespace verbena::apps::ctr {
 
@@ -35,5 +36,8 @@ struct Input {
 };
 /// `run` must outlive the result.
 absl::StatusOr<Input> load_input(const WorkerRun& run);
+/// FAILED_PRECONDITION: workers of other hosts have other files, or a file has changed while they read; they
+/// would wait for each other. Collective, before the training.
+absl::Status check_all_have_read_the_same(Session& session, const Input& input);
 
 }  // namespace verbena::apps::ctr

@@ -41,6 +41,7 @@ Files Options::files() const {
 }
 
 void Options::add_to(CLI::App& command) {
+  const std::vector<CLI::Option*> before = command.get_options();
   command
       .add_option(
           "--data", data,
@@ -154,8 +155,10 @@ void Options::add_to(CLI::App& command) {
           "write the probability that it is positive for each example of --test-data (with --load: of "
           "--data), one a line; labels are needed there, too")
       ->type_name("FILE");
-  for (CLI::Option* option : command.get_options())
+  for (CLI::Option* option : command.get_options()) {
+    if (std::find(before.begin(), before.end(), option) != before.end()) continue;
     option->each([this, name = option->get_single_name()](const std::string&) { given_.insert(name); });
+  }
 }
 
 absl::Status Options::check() const {
@@ -168,7 +171,8 @@ absl::Status Options::check_values() const {
   const auto invalid = [](std::string_view expected, auto found) {
     return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
   };
-  RETURN_IF_ERROR(parse_example_format(format).status());
+  if (const absl::Status known = parse_example_format(format).status(); !known.ok())
+    return absl::InvalidArgumentError(fmt::format("--format: {}", std::string(known.message())));
   if (!(test_fraction >= 0 && test_fraction < 1))
     return invalid("--test-fraction: expected 0 or more and less than 1", test_fraction);
   if (!std::isfinite(positive)) return invalid("--positive: expected a number", positive);
@@ -218,6 +222,7 @@ absl::Status Options::check_rules() const {
 }
 
 absl::Status Options::check_together() const {
+  RETURN_IF_ERROR(check_idle());
   if (has_blocks() && chosen_l1() == 0) {
     return absl::InvalidArgumentError(
         "--l1: expected more than 0 with --solver block, or there may be no least objective");
@@ -237,8 +242,11 @@ absl::Status Options::check_together() const {
     return absl::InvalidArgumentError(
         "--predict: expected --test-data, whose examples are predicted, or --load, which predicts --data");
   }
-  if (!trains() && !test_data.empty())
-    return absl::InvalidArgumentError("--test-data: with --load, --data is the test");
+  return absl::OkStatus();
+}
+
+/// The options that were given and do nothing, all for one reason.
+absl::Status Options::check_idle() const {
   std::string_view why;
   std::vector<std::string> idle;
   for (const std::string& option : given_) {
@@ -257,12 +265,12 @@ std::string_view Options::why_idle(std::string_view option) const {
     return std::find(names.begin(), names.end(), option) != names.end();
   };
   if (!trains() && !is_of({"data", "format", "positive", "load", "predict"}))
-    return "expected only without --load, which trains nothing";
+    return "expected only without --load, which trains nothing and tests on --data";
   if (!has_blocks() && is_of({"blocks", "kkt", "tolerance"})) return "expected only with --solver block";
   if (has_blocks() && is_of({"alpha", "beta"})) return "expected only with --solver ftrl";
   if (rank == 0 && option.starts_with("factor-"))
     return "expected only with a --rank above 0: without, there are no factors";
-  if (!test_data.empty() && option == "test-fraction")
+  if (!test_data.empty() && test_fraction > 0 && option == "test-fraction")
     return "expected only without --test-data, which is the test";
   if (test_data.empty() && test_fraction == 0 && option == "test-every")
     return "expected only with a test: --test-data, or a --test-fraction above 0";

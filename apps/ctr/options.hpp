@@ -92,6 +92,7 @@ struct Options {
   [[nodiscard]] absl::Status check_values() const;
   [[nodiscard]] absl::Status check_rules() const;
   [[nodiscard]] absl::Status check_together() const;
+  [[nodiscard]] absl::Status check_idle() const;
   [[nodiscard]] std::string_view why_idle(std::string_view option) const;
 
   std::set<std::string> given_;  ///< on the command line, without dashes

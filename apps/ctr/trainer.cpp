@@ -29,10 +29,6 @@ absl::Status Trainer::run_pass(std::int64_t pass, Reporter& reporter, const std:
   };
   const auto train_in_a_clock = [&](const MiniBatch& batch) {
     RETURN_IF_ERROR(go_on());
-    // Others would wait for this worker, or it for them.
-    if (clock_ == schedule_.clocks_per_pass)
-      return absl::FailedPreconditionError(
-          "a file has changed: it has more examples than before the training");
     RETURN_IF_ERROR(train(batch));
     return end_clock(reporter);
   };

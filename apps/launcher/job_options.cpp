@@ -394,7 +394,8 @@ std::map<std::string, std::string> ApplicationOptions::values() const {
 std::string ApplicationOptions::effective() const {
   std::string text;
   for (const CLI::Option* option : options_) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", option->get_name(), value(option->get_name()));
+    const std::string value = this->value(option->get_name());
+    if (!value.empty()) text += fmt::format("{}{}={}", text.empty() ? "" : " ", option->get_name(), value);
   }
   return text;
 }

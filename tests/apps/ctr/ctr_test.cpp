@@ -3,13 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <span>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -210,9 +213,10 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
                 {{"--test-every", "0"}, "--test-every: expected 1 or more"},
                 {{"--min-count", "0"}, "--min-count: expected 1 to 255, found 0"},
                 {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"}});
-  expect_refusals([this](std::vector<std::string> arguments) { return parsed(std::move(arguments)); },
-                  {{{"--load", path("none")}, "none"},
-                   {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
+  expect_refusals(
+      [this](std::vector<std::string> arguments) { return parsed(std::move(arguments)); },
+      {{{"--load", path("none")}, "none"},
+       {{"--load", path("m"), "--test-data", data()}, "--test-data: expected only without --load"}});
   const auto application = with_options(make_ctr(), {"--data", path("one label")});
   EXPECT_THAT(std::string(application->check(1).message()),
               ::testing::HasSubstr("expected examples of both labels to be trained, found"));
@@ -235,11 +239,16 @@ TEST_F(CtrTest, RefusesOptionsThatWouldDoNothing) {
         "--test-fraction: expected only without --test-data"},
        {{"--test-fraction", "0", "--test-every", "2"}, "--test-every: expected only with a test"},
        {{"--load", path("m"), "--output", path("o")}, "--batch, --output: expected only without --load"},
+       {{"--load", path("m"), "--solver", "block", "--rank", "8"},
+        "--batch, --rank, --solver: expected only without --load"},
+       {{"--load", path("m"), "--test-data", data()}, "--batch, --test-data: expected only without --load"},
+       {{"--format", "svm"}, "--format: expected a format of examples"},
        {{"--load", path("m"), "--start", path("o"), "--seed", "1"},
         "--batch, --seed, --start: expected only without --load"}});
   EXPECT_TRUE(check_options(parsed_, {"--solver", "block", "--kkt", "3", "--rank", "0"}, 1).ok());
   EXPECT_TRUE(check_options(parsed_, {"--rank", "2", "--factor-rate", "0.1", "--alpha", "1"}, 1).ok());
   EXPECT_TRUE(check_options(parsed_, {"--test-data", data(), "--test-every", "2"}, 1).ok());
+  EXPECT_TRUE(check_options(parsed_, {"--test-data", data(), "--test-fraction", "0"}, 1).ok());
 }
 
 /// The plain loop has no such things, and no others are refused.
@@ -519,9 +528,40 @@ TEST_F(CtrTest, WorkersShareTheExamples) {
   EXPECT_NEAR(loaded.at("test_log_loss"), trained.at("test_log_loss"), 1e-4);
 }
 
+/// The generated examples in Vowpal Wabbit's format. The first file has just ones, the second, which is
+/// packed, values and weights that are not 1 in its last quarter.
+std::vector<std::string> in_two_files(const std::string& generated, const std::string& path) {
+  std::istringstream lines(generated);
+  std::vector<std::string> examples;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string label;
+    words >> label;
+    std::string example = label == "1" ? "1" : "-1";
+    const bool is_late = examples.size() > 15'000;
+    if (is_late && examples.size() % 3 == 0) example += " 0.5";
+    example += " |f";
+    for (std::string feature; words >> feature;) {
+      example += ' ' + feature.substr(0, feature.rfind(':'));
+      std::replace(example.end() - static_cast<std::ptrdiff_t>(feature.rfind(':')), example.end(), ':', '_');
+      if (is_late && examples.size() % 5 == 0) example += ":1.5";
+    }
+    examples.push_back(example + '\n');
+  }
+  std::ofstream first(path + ".vw");
+  gzFile second = gzopen((path + ".vw.gz").c_str(), "wb");
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    if (i < examples.size() / 2) first << examples[i];
+    if (i >= examples.size() / 2) gzputs(second, examples[i].c_str());
+  }
+  gzclose(second);
+  return {path + ".vw", path + ".vw.gz"};
+}
+
 /// Bit for bit, in the plain loop and with workers of which one has fewer mini-batches, whether the examples
 /// of the test are in the same files or in others.
 TEST_F(CtrTest, ExamplesInFilesTrainTheSame) {
+  const std::vector<std::string> files = in_two_files(contents(data()), path("clicks"));
   constexpr std::uint32_t kPlainLoop = 0;
   struct Trained {
     std::string model;
@@ -531,17 +571,20 @@ TEST_F(CtrTest, ExamplesInFilesTrainTheSame) {
   };
   const auto trained = [&](const std::string& storage, const std::vector<std::string>& test,
                            std::uint32_t workers) {
-    std::vector<std::string> arguments = {"--storage", storage,    "--batch", "700",      "--rank",
-                                          "2",         "--passes", "2",       "--output", path("model")};
+    const std::string model = path("model in " + storage);
+    std::filesystem::remove(model);
+    std::vector<std::string> arguments = {"--data",  files[0],   files[1], "--storage", storage,
+                                          "--batch", "700",      "--rank", "2",         "--passes",
+                                          "2",       "--output", model};
     arguments.insert(arguments.end(), test.begin(), test.end());
-    const auto application = parsed_(arguments);
+    const auto application = with_options(make_ctr(), arguments);
     if (workers == kPlainLoop) {
       recorders_ = std::vector<Recorder>(1);
       EXPECT_TRUE(run_baseline(*application, recorders_[0]).ok());
     } else {
       train(*application, {.consistency = Bsp{}, .workers = workers});
     }
-    Trained all{.model = contents(path("model"))};
+    Trained all{.model = contents(model)};
     for (const Recorder& recorder : recorders_) {
       for (const IterationReport& report : recorder.reports) {
         all.items.push_back(report.items);
@@ -550,7 +593,7 @@ TEST_F(CtrTest, ExamplesInFilesTrainTheSame) {
     }
     return all;
   };
-  const std::vector<std::vector<std::string>> tests = {{"--test-fraction", "0.2"}, {"--test-data", data()}};
+  const std::vector<std::vector<std::string>> tests = {{"--test-fraction", "0.2"}, {"--test-data", files[1]}};
   for (const std::vector<std::string>& test : tests) {
     for (const std::uint32_t workers : {kPlainLoop, 3U}) {
       const Trained in_memory = trained("memory", test, workers);
@@ -560,19 +603,47 @@ TEST_F(CtrTest, ExamplesInFilesTrainTheSame) {
   }
 }
 
-/// Workers would wait for each other for ever.
-TEST_F(CtrTest, AFileThatGrowsDuringTrainingIsAnError) {
+/// By many examples or by one: workers would have different numbers of mini-batches, or train something else.
+TEST_F(CtrTest, AFileThatChangesDuringTrainingIsAnError) {
   const std::string text = contents(data());
-  const std::string growing = path("growing");
-  std::ofstream(growing) << text;
-  const auto application =
-      with_options(make_ctr(), {"--data", growing, "--storage", "files", "--passes", "2"});
-  Recorder recorder;
-  recorder.after_iteration = [&](std::int64_t iteration) {
-    if (iteration == 1) std::ofstream(growing, std::ios::app) << text;
+  const std::string line = text.substr(0, text.find('\n') + 1);
+  const std::string changing = path("changing");
+  for (const std::string& other : {text + text, text + line, text.substr(line.size())}) {
+    std::ofstream(changing) << text;
+    const auto application =
+        with_options(make_ctr(), {"--data", changing, "--storage", "files", "--passes", "2"});
+    Recorder recorder;
+    recorder.after_iteration = [&](std::int64_t iteration) {
+      if (iteration == 10) std::ofstream(changing) << other;  // the pass has been read
+    };
+    const absl::Status status = run_baseline(*application, recorder);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        ::testing::AllOf(::testing::HasSubstr(changing), ::testing::HasSubstr("as before the training")));
+  }
+}
+
+/// Such as on hosts with different files: they would wait for each other.
+TEST_F(CtrTest, WorkersWithDifferentExamplesAreTold) {
+  const std::string text = contents(data());
+  const auto all = [&](const std::string& name, const std::string& content) {
+    std::ofstream(path(name)) << content;
+    return with_options(make_ctr(), {"--data", path(name)});
   };
-  const absl::Status status = run_baseline(*application, recorder);
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  const auto one = all("one", text);
+  const auto other = all("other", text.substr(text.find('\n') + 1));
+  const auto result =
+      verbena::testing::run_cluster({.servers = 1, .workers = 2}, [&](Session& session) -> absl::Status {
+        Recorder recorder;
+        const std::atomic<bool> stop = false;
+        TrainingWatch watch;
+        WorkerContext context{
+            .session = session, .consistency = Ssp{1}, .reporter = recorder, .stop = stop, .watch = watch};
+        return (session.rank() == 0 ? one : other)->run_worker(context);
+      });
+  EXPECT_THAT(verbena::testing::message_of(result.first_error()),
+              ::testing::HasSubstr("all need the same files"));
 }
 
 TEST_F(CtrTest, TheSameBitsHoweverRowsAreRead) {
