@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "protocol/server_function.hpp"
+
 namespace verbena::protocol {
 namespace {
 
@@ -245,15 +247,21 @@ struct Values {
 };
 
 /// Rows as they are, for a pull (worker/fixed/gather_pull.hpp): how many words of a bitmap follow; these
-/// words, in which a bit is set for each of the message's keys that has a row; the values of these rows, one
-/// behind the other. All as keys of the result, which are words.
+/// words, in which a bit is set for each of the message's keys that has a row; with rows=1, the numbers of
+/// these rows; the values of these rows, one behind the other. All as keys of the result, which are words.
 struct Gather {
   static constexpr std::string_view kName = "gather";
-  explicit Gather(const FunctionCall& /*call*/) {}
+  static constexpr std::array kParameters = {
+      NamedParameter{.name = "rows", .usual = 0, .least = 0, .most = 1}};
+  explicit Gather(const FunctionCall& call) : tells_rows(call.parameters[0] != 0) {}
   template <class Value>
   void on_row(const FunctionRow& row, const Value* values) {
-    has_row.resize(row.index() / 64 + 1);
-    has_row[row.index() / 64] |= std::uint64_t{1} << row.index() % 64;
+    const std::size_t word = RowPlace::index(row) / 64;
+    is_too_much |= word + rows.size() + bytes.size() / sizeof(Key) > kMaxFunctionResults;
+    if (is_too_much) return;
+    if (word >= has_row.size()) has_row.resize(word + 1);
+    has_row[word] |= std::uint64_t{1} << RowPlace::index(row) % 64;
+    if (tells_rows) rows.push_back(RowPlace::row(row));
     const auto* const from = reinterpret_cast<const std::byte*>(values);
     bytes.insert(bytes.end(), from, from + row.width() * sizeof(Value));
   }
@@ -261,13 +269,18 @@ struct Gather {
     FunctionResult all;
     all.keys.push_back(has_row.size());
     all.keys.insert(all.keys.end(), has_row.begin(), has_row.end());
+    all.keys.insert(all.keys.end(), rows.begin(), rows.end());
     const std::size_t before = all.keys.size();
     all.keys.resize(before + (bytes.size() + sizeof(Key) - 1) / sizeof(Key));
     if (!bytes.empty()) std::memcpy(all.keys.data() + before, bytes.data(), bytes.size());
+    if (is_too_much) all.keys.resize(kMaxFunctionResults + 1);  // which will be said
     return all;
   }
 
+  bool tells_rows;
+  bool is_too_much = false;
   std::vector<std::uint64_t> has_row;
+  std::vector<std::uint64_t> rows;
   std::vector<std::byte> bytes;
 };
 

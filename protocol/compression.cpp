@@ -37,7 +37,11 @@ void Compressor::Free::operator()(ZSTD_CCtx_s* context) const {
 std::span<const std::byte> Compressor::compress(std::span<const std::byte> bytes, std::size_t most) {
   if (context_ == nullptr) context_.reset(ZSTD_createCCtx());
   if (context_ == nullptr) return {};
-  frame_.resize(std::max(frame_.size(), most));
+  try {
+    frame_.resize(std::max(frame_.size(), most));
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
   const std::size_t length =
       ZSTD_compressCCtx(context_.get(), frame_.data(), most, bytes.data(), bytes.size(), level_);
   if (ZSTD_isError(length) != 0) return {};

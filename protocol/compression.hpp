@@ -41,8 +41,9 @@ class Decompressor {
  public:
   /// The `length` bytes that the frame holds, aligned to 8 bytes. They stay until the next call. nullopt: it
   /// is not one frame that says that it holds so many and does. The frame may lie where its sender still
-  /// writes, and may be any bytes: it is copied first, and besides the copy nothing but room for `length`
-  /// bytes is taken. Throws std::bad_alloc. REQUIRES: `frame` is aligned to 8 bytes.
+  /// writes, and may be any bytes: it is copied first; besides the copy, room for `length` bytes and
+  /// zstd's tables, which do not depend on the frame, are taken. Throws std::bad_alloc. REQUIRES: `frame` is
+  /// aligned to 8 bytes.
   std::optional<std::span<const std::byte>> decompress(std::span<const std::byte> frame, std::size_t length);
 
  private:

@@ -165,15 +165,15 @@ absl::StatusOr<CallMessage> decode_call(const BulkMessage& message) {
 }
 
 std::vector<std::uint64_t> encode_answer(const CallAnswer& answer) {
-  std::string reason(answer.status.message());
-  reason.resize(std::min(reason.size(), kMaxReasonBytes));
-  FunctionResult result = answer.result;
+  const FunctionResult& result = answer.result;
   if (result.keys.size() > kMaxFunctionResults || result.numbers.size() > kMaxFunctionResults) {
     return encode_answer({absl::ResourceExhaustedError(
                               fmt::format("a result of {} keys and {} numbers, expected at most {}",
                                           result.keys.size(), result.numbers.size(), kMaxFunctionResults)),
                           {}});
   }
+  std::string reason(answer.status.message());
+  reason.resize(std::min(reason.size(), kMaxReasonBytes));
   const AnswerStart start{.code = static_cast<std::uint32_t>(answer.status.code()),
                           .reason_bytes = static_cast<std::uint32_t>(reason.size()),
                           .keys = static_cast<std::uint32_t>(result.keys.size()),

@@ -50,6 +50,15 @@ class BoundFunction {
   NamedParameters::Values parameters_ = {};
 };
 
+/// What only functions of Verbena's own may know of a row.
+class RowPlace {
+ public:
+  /// Which of the keys of its message it is. REQUIRES: the call is for a list of keys.
+  [[nodiscard]] static std::size_t index(const FunctionRow& row) { return row.index_; }
+  /// Its number in the lane's part.
+  [[nodiscard]] static std::uint64_t row(const FunctionRow& row) { return row.row_; }
+};
+
 constexpr std::size_t kMaxFunctionTextBytes = 256;
 /// A worker that waits for more results of one lane breaks the rules.
 constexpr std::uint32_t kMaxOpenCalls = 64;
@@ -100,6 +109,7 @@ struct ResultPiece {
 };
 static_assert(sizeof(ResultPiece) == 16);
 
+/// If there is too much of it, it is the answer that there is.
 [[nodiscard]] std::vector<std::uint64_t> encode_answer(const CallAnswer& answer);
 absl::StatusOr<CallAnswer> decode_answer(std::span<const std::uint64_t> words);
 /// The most words that an answer may have.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/return_if_error.hpp"
@@ -96,7 +97,13 @@ absl::StatusOr<KeyList> FixedShard::check_packed(const Sender& sender, const Lan
   return list;
 }
 
-/// A function that cannot be called is no break of the rules: this process may not know it.
+absl::StatusOr<protocol::BoundFunction> FixedShard::find_function(std::string_view text,
+                                                                  std::uint32_t numbers_a_key) const {
+  absl::StatusOr<protocol::BoundFunction> function = protocol::BoundFunction::find(text, rule, numbers_a_key);
+  if (!function.ok()) function = absl::FailedPreconditionError(function.status().message());
+  return function;
+}
+
 absl::Status FixedShard::on_call(const Sender& sender, const protocol::BulkMessage& message,
                                  ShardHost& host) {
   const protocol::BulkHeader& header = message.header;
@@ -107,9 +114,7 @@ absl::Status FixedShard::on_call(const Sender& sender, const protocol::BulkMessa
   absl::StatusOr<protocol::CallMessage> call = protocol::decode_call(message);
   if (!call.ok()) return call.status();
   RETURN_IF_ERROR(host.begin_call(header.lane, sender.worker.rank));
-  absl::StatusOr<protocol::BoundFunction> function =
-      protocol::BoundFunction::find(call->text, rule, call->numbers_a_key);
-  if (!function.ok()) function = absl::FailedPreconditionError(function.status().message());
+  const absl::StatusOr<protocol::BoundFunction> function = find_function(call->text, call->numbers_a_key);
   host.enqueue(header.lane,
                {.kind = LaneTask::Kind::kCall,
                 .worker = sender.worker.rank,

@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/row_stride.hpp"
+#include "protocol/server_function.hpp"
 #include "protocol/update_rule.hpp"
 #include "server/key_lists.hpp"
 #include "server/lane_part.hpp"
@@ -37,6 +39,11 @@ class FixedShard : public TableShard {
   void on_lost(const Homes::Worker& worker, ShardHost& host) override { on_goodbye(worker, host); }
   absl::Status on_key_requests(const Sender& sender, const protocol::KeyRequests& requests,
                                ShardHost& host) override;
+
+  /// FAILED_PRECONDITION: the function cannot be called. That is no break of the rules: this process may not
+  /// know it.
+  [[nodiscard]] absl::StatusOr<protocol::BoundFunction> find_function(std::string_view text,
+                                                                      std::uint32_t numbers_a_key) const;
 
   /// The lane is the only one that uses it.
   [[nodiscard]] virtual LanePart part(std::uint32_t lane) const = 0;

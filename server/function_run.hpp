@@ -1,7 +1,8 @@
 // One lane's part of a call of a server function, under way in the lane: which row comes next, and what the
 // function has to say when there is none left.
 //
-// Thread safety: made in the transport's thread, then belongs to the lane.
+// Thread safety: made in the transport's thread, then belongs to the lane; that of an observer comes back
+// when it has ended.
 #pragma once
 
 #include <algorithm>
@@ -17,21 +18,20 @@
 #include "protocol/row.hpp"
 #include "protocol/server_function.hpp"
 #include "server/lane_part.hpp"
+#include "server/server_place.hpp"
 #include <verbena/keys.hpp>
 
 namespace verbena::server {
 
 class FunctionRun {
  public:
-  /// Of a call by an observer, who is no worker.
-  static constexpr std::uint32_t kNoWorker = UINT32_MAX;
   /// Of the rows of a call without keys: so many, from the first one on.
   struct Window {
     std::uint64_t first = 0;
     std::uint64_t most = UINT64_MAX;
   };
 
-  /// `function`: the call's, or why it cannot be.
+  /// `function`: the call's, or why it cannot be. `worker`: kNoWorker: an observer calls.
   FunctionRun(std::uint32_t worker, std::uint32_t table, consistency::Clock clock,
               protocol::CallMessage message, const absl::StatusOr<protocol::BoundFunction>& function,
               const Window& window);

@@ -472,7 +472,7 @@ bool Lane::may_call(std::uint32_t worker) {
 
 void Lane::call(const LaneTask& task) {
   if (!task.call->changes_rows()) {
-    looking_.push_back(task.call);
+    (task.call->worker() == kNoWorker ? observing_ : looking_).push_back(task.call);
   } else if (tables_[task.call->table()].held_back) {
     workers_[task.worker].held_calls.push_back(task.call);
   } else {
@@ -482,22 +482,24 @@ void Lane::call(const LaneTask& task) {
 
 /// A piece of one call.
 bool Lane::step_calls() {
+  // Workers wait for their calls; observers have time.
+  std::deque<std::shared_ptr<FunctionRun>>& looking = looking_.empty() ? observing_ : looking_;
   std::shared_ptr<FunctionRun> run = changing_;
-  if (run == nullptr && looking_.empty()) return false;
-  if (run == nullptr) run = looking_.front();
+  if (run == nullptr && looking.empty()) return false;
+  if (run == nullptr) run = looking.front();
   const std::size_t width = tables_[run->table()].shard->table.width;
   if (!step(*run, std::clamp<std::size_t>(kValuesAPiece / width, 1, kRowsAPiece))) {
-    if (changing_ == nullptr && looking_.size() > 1) {
+    if (changing_ == nullptr && looking.size() > 1) {
       // Those that look take turns.
-      looking_.pop_front();
-      looking_.push_back(std::move(run));
+      looking.pop_front();
+      looking.push_back(std::move(run));
     }
     return true;
   }
   if (changing_ != nullptr) {
     changing_.reset();
   } else {
-    looking_.pop_front();
+    looking.pop_front();
   }
   end_call(std::move(run));
   return true;
@@ -535,7 +537,7 @@ void Lane::prefetch_ahead(const Table& table, const FunctionRun& run) {
 void Lane::visit(Table& table, FunctionRun& run, Key key, Row row, std::span<const double> numbers) {
   const StoredRows& rows = *table.part.rows;
   std::byte* const values = rows.values(row);
-  const FunctionRow seen(key, run.index(), values, rows.state(row), table.rule, numbers);
+  const FunctionRow seen(key, run.index(), index_of(row), values, rows.state(row), table.rule, numbers);
   const auto call = [&] { run.function().on_row(seen, values); };
   if (!run.changes_rows()) return call();
   if (table.eager) mark_dirty(table, row);
@@ -544,7 +546,7 @@ void Lane::visit(Table& table, FunctionRun& run, Key key, Row row, std::span<con
 
 void Lane::end_call(std::shared_ptr<FunctionRun> run) {
   run->finish();
-  if (run->worker() == FunctionRun::kNoWorker) return inspected_.push(std::move(run));
+  if (run->worker() == kNoWorker) return inspected_.push(std::move(run));
   Worker& worker = workers_[run->worker()];
   worker.results.push_back(std::move(run));
   list(worker);

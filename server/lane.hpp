@@ -26,9 +26,9 @@
 //  8. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
 //     of the clocks by which each worker is ahead; protocol::kMaxOpenCalls calls and their results for each
-//     worker; what a sparse table's admission counts; of rows that are gone, as many as SparsePart says; one
-//     compressed message and what it becomes. If the system refuses memory for these, or for a sparse table
-//     that grows, the lane stops and says so: has_failed().
+//     worker, and one for each observer; what a sparse table's admission counts; of rows that are gone, as
+//     many as SparsePart says; one compressed message and what it becomes. If the system refuses memory for
+//     these, or for a sparse table that grows, the lane stops and says so: has_failed().
 //
 // Thread safety: enqueue(), take_outgoing() and take_inspected() from any thread; poll() from one thread at a
 // time.
@@ -296,7 +296,8 @@ class Lane {
   std::deque<Worker> workers_;             // a deque: a TBB queue cannot move
   std::vector<Worker*> to_tell_;           ///< all to whom something may be sent: few at a time, of thousands
   std::shared_ptr<FunctionRun> changing_;  ///< a call that changes rows, and is under way
-  std::deque<std::shared_ptr<FunctionRun>> looking_;  ///< calls that do not, under way
+  std::deque<std::shared_ptr<FunctionRun>> looking_;    ///< workers' calls that do not, under way
+  std::deque<std::shared_ptr<FunctionRun>> observing_;  ///< observers' calls, under way
 };
 
 }  // namespace verbena::server

@@ -14,6 +14,7 @@
 #include "server/function_run.hpp"
 #include "server/lane.hpp"
 #include "server/push_channel.hpp"
+#include "server/server_place.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/message_outbox.hpp"
 #include "transport/message_ring.hpp"
@@ -23,8 +24,6 @@
 namespace verbena::server {
 
 struct Peer {
-  static constexpr std::uint32_t kNoWorker = UINT32_MAX;
-
   Peer() = default;
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;

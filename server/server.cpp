@@ -237,6 +237,7 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
 absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   if (!status_.ok()) return status_;
   if (peer.is_worker()) return absl::FailedPreconditionError("said hello twice");
+  if (peer.is_observer) return absl::FailedPreconditionError("observes, and said hello");
   if (hello.workers != options_.workers || hello.servers != options_.servers ||
       hello.server != options_.rank) {
     return absl::InvalidArgumentError(
@@ -346,14 +347,14 @@ absl::Status Server::on_inspect(Peer& peer, const protocol::Inspect& inspect) {
   const FixedShard* const shard = shards_[inspect.table].for_lanes();
   absl::StatusOr<protocol::BoundFunction> function = absl::FailedPreconditionError(fmt::format(
       "table \"{}\" is dynamic: server functions are for static ones", shards_[inspect.table].table.name));
-  if (shard != nullptr) function = protocol::BoundFunction::find(inspect.text, shard->rule, 0);
+  if (shard != nullptr) function = shard->find_function(inspect.text, 0);
   if (function.ok() && function->changes_rows()) {
     function =
         absl::PermissionDeniedError(fmt::format("{} changes rows, and observers only look", inspect.text));
   }
   const bool is_possible = function.ok();
   peer.inspection = std::make_shared<FunctionRun>(
-      FunctionRun::kNoWorker, inspect.table, 0,
+      kNoWorker, inspect.table, 0,
       protocol::CallMessage{.range = kAllKeys, .keys = inspect.keys, .text = inspect.text}, function,
       FunctionRun::Window{inspect.first_row, inspect.most_rows});
   if (is_possible) {

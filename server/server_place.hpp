@@ -8,6 +8,9 @@
 
 namespace verbena::server {
 
+/// Who is none: a stranger or an observer.
+constexpr std::uint32_t kNoWorker = UINT32_MAX;
+
 struct ServerPlace {
   std::uint32_t server = 0;
   protocol::Placement placement{1};

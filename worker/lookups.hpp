@@ -30,6 +30,8 @@ class Lookups {
   /// Nothing has been heard since. What the lookup has found may be remembered.
   [[nodiscard]] bool is_newest(Ticket ticket) const { return ticket == heard_; }
 
+  /// How much has been heard.
+  [[nodiscard]] std::uint64_t heard() const { return heard_; }
   /// So much more is gone, and forgotten here.
   void hear(std::uint64_t more) { heard_ += more; }
   /// How much all lookups have known of that are under way.

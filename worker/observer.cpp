@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -26,6 +27,7 @@ using protocol::ControlMessage;
 /// As a session's: what one turn of a waiting loop counts at most, if this process itself was stopped.
 constexpr auto kLongestTurn = std::chrono::seconds(1);
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
+constexpr std::uint32_t kMostTables = 65'536;
 
 absl::StatusOr<ObservedTable> table_of(const protocol::OpenTable& open) {
   const absl::StatusOr<ConsistencyModel> model = parse_consistency(open.consistency);
@@ -80,12 +82,13 @@ class Observer::Core {
 
   absl::StatusOr<ObservedJob> job() {
     ObservedJob job{.servers = static_cast<std::uint32_t>(links_.size())};
-    consistency::Clock clock = consistency::VectorClock::kLeft;
+    // Workers tell their clocks to servers whose tables need them, so that some know less than others.
+    consistency::Clock clock = 0;
     for (Link& link : links_) {
       RETURN_IF_ERROR(observe(link));
       job.workers = link.observed.workers;
       job.workers_left = std::max(job.workers_left, link.observed.left);
-      clock = std::min<consistency::Clock>(clock, link.observed.clock);
+      clock = std::max<consistency::Clock>(clock, link.observed.clock);
     }
     job.clock = clock == consistency::VectorClock::kLeft ? std::nullopt : std::optional(clock);
     return job;
@@ -97,6 +100,10 @@ class Observer::Core {
       RETURN_IF_ERROR(observe(link));
       on_all = std::min(on_all, link.observed.tables);
     }
+    if (on_all > kMostTables) {
+      return fail(links_.front(), absl::InvalidArgumentError(fmt::format("has {} tables, expected at most {}",
+                                                                         on_all, kMostTables)));
+    }
     std::vector<ObservedTable> tables;
     for (std::uint32_t number = 0; number < on_all; ++number) {
       absl::StatusOr<protocol::OpenTable> open =
@@ -104,6 +111,8 @@ class Observer::Core {
       if (!open.ok()) return open.status();
       absl::StatusOr<ObservedTable> table = table_of(*open);
       if (!table.ok()) return fail(links_.front(), table.status());
+      if (table->number != number)
+        return fail(links_.front(), absl::InvalidArgumentError("described another table"));
       tables.push_back(*std::move(table));
     }
     return tables;
@@ -114,7 +123,7 @@ class Observer::Core {
     const absl::StatusOr<protocol::BoundFunction> bound = find(table, function);
     if (!bound.ok()) return bound.status();
     protocol::Inspect inspect{.table = table.number, .text = std::string(function)};
-    FunctionResult all;
+    std::optional<FunctionResult> all;
     std::size_t next = 0;
     const bool has_list = !keys.is_range() || keys.range() != kAllKeys;
     do {
@@ -126,11 +135,13 @@ class Observer::Core {
         inspect.lane = lane;
         const absl::StatusOr<Answer> answer = this->inspect(link, inspect);
         if (!answer.ok()) return answer.status();
-        bound->merge(all, answer->result);
+        // A function's merge() is given the result of the first part to begin with.
+        if (all) bound->merge(*all, answer->result);
+        if (!all) all = answer->result;
         return absl::OkStatus();
       }));
     } while (has_list && next < keys.size());
-    return all;
+    return all ? *std::move(all) : bound->make()->result();
   }
 
   absl::Status scan(const ObservedTable& table,

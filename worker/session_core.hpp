@@ -101,6 +101,9 @@ class SessionCore {
   absl::Status send_small(ServerLink& link, const protocol::BulkHeader& header,
                           std::span<const std::uint64_t> words);
 
+  /// Updates, or other messages, are about to be sent that count as sent already: this is a poll in between.
+  [[nodiscard]] bool is_sending() const { return sending_ > 0; }
+
   [[nodiscard]] const SessionOptions& options() const { return options_; }
   [[nodiscard]] const protocol::Placement& placement() const { return placement_; }
   /// The rank of this worker's own server.

@@ -101,18 +101,24 @@ absl::StatusOr<std::vector<SeenRow>> largest_rows(Observer& observer, const Obse
 
 absl::StatusOr<std::vector<SeenRow>> rows_of(Observer& observer, const ObservedTable& table,
                                              std::span<const Key> keys) {
-  const absl::StatusOr<FunctionResult> found = observer.call(table, "values", keys);
-  if (!found.ok()) return found.status();
   const std::size_t width = table.options.width;
-  std::unordered_map<Key, std::size_t> places;
-  for (std::size_t i = 0; i < found->keys.size(); ++i) places.emplace(found->keys[i], i);
+  const std::size_t at_a_time = std::max<std::size_t>(kMaxFunctionResults / width, 1);
+  std::unordered_map<Key, std::vector<double>> found;
+  for (std::size_t first = 0; first < keys.size(); first += at_a_time) {
+    const auto some = keys.subspan(first, std::min(at_a_time, keys.size() - first));
+    const absl::StatusOr<FunctionResult> result = observer.call(table, "values", some);
+    if (!result.ok()) return result.status();
+    if (result->numbers.size() != result->keys.size() * width)
+      return absl::InvalidArgumentError("a server has sent rows of another width");
+    for (std::size_t i = 0; i < result->keys.size(); ++i) {
+      const auto values = std::span(result->numbers).subspan(i * width, width);
+      found.try_emplace(result->keys[i], values.begin(), values.end());
+    }
+  }
   std::vector<SeenRow> rows;
   for (const Key key : keys) {
-    SeenRow& row = rows.emplace_back(SeenRow{.key = key, .values = std::nullopt});
-    const auto place = places.find(key);
-    if (place == places.end()) continue;
-    const auto values = std::span(found->numbers).subspan(place->second * width, width);
-    row.values.emplace(values.begin(), values.end());
+    const auto values = found.find(key);
+    rows.push_back({key, values == found.end() ? std::nullopt : std::optional(values->second)});
   }
   return rows;
 }

@@ -24,7 +24,7 @@ struct JobStats {
   std::vector<TableStats> tables;
 };
 
-/// A row and how large it is; nullopt: there is no such row.
+/// The values of a row; nullopt: there is no such row.
 struct SeenRow {
   Key key = 0;
   std::optional<std::vector<double>> values;

@@ -12,7 +12,6 @@ namespace verbena {
 
 namespace worker {
 class SparseTable;
-class TableCore;
 }  // namespace worker
 
 /// Made by Table::locate(), for Table::pull(). A pull by handles is a pull of the keys, but where this worker
@@ -28,8 +27,7 @@ class RowHandles {
 
  private:
   friend class worker::SparseTable;
-  friend class worker::TableCore;
-  const worker::TableCore* table_ = nullptr;  ///< nullptr: there are no keys
+  std::uint64_t table_ = 0;  ///< a number of the table, unlike that of any other; 0: there are no keys
   std::vector<Key> keys_;
   std::vector<std::uint64_t> places_;  ///< of each key's row (worker/fixed/sparse_table.cpp)
 };

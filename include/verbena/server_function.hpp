@@ -10,6 +10,7 @@
 //   values                keys: those of the rows; numbers: their values. At most 65,536 numbers in each
 //                         lane
 //   memory                what the table takes; Table::memory() makes a TableMemory of it
+//   gather(rows=0)        for pulls of sparse tables from another host; what it says is not for others
 //   regularizer(l1=0,l2=0)    numbers: one, the sum of l1 |w| + l2 w² / 2
 //   regularize(l1=0,l2=0)     changes rows: as if somebody had pushed the gradient of that, l1 sgn(w) + l2 w.
 //                         For tables whose rule takes gradients
@@ -69,6 +70,7 @@
 namespace verbena {
 
 namespace protocol {
+class RowPlace;
 class UpdateRule;
 }  // namespace protocol
 
@@ -102,8 +104,11 @@ struct TableMemory {
   [[nodiscard]] static TableMemory of(const FunctionResult& result) {
     TableMemory memory;
     const auto numbers = memory.numbers();
-    for (std::size_t i = 0; i < kNumbers && i < result.numbers.size(); ++i)
-      *numbers[i] = static_cast<std::uint64_t>(result.numbers[i]);
+    for (std::size_t i = 0; i < kNumbers && i < result.numbers.size(); ++i) {
+      constexpr double kMost = 1e18;  // what is no count of bytes comes from no honest server
+      const double number = result.numbers[i];
+      *numbers[i] = number >= 0 && number <= kMost ? static_cast<std::uint64_t>(number) : 0;
+    }
     return memory;
   }
   [[nodiscard]] std::uint64_t bytes() const {
@@ -127,13 +132,12 @@ struct FunctionCall {
 /// A row of a call.
 class FunctionRow {
  public:
-  FunctionRow(Key key, std::size_t index, std::byte* values, std::byte* state,
+  /// `index`: which of the keys of its message this is; `row`: its number in the lane's part.
+  FunctionRow(Key key, std::size_t index, std::uint64_t row, std::byte* values, std::byte* state,
               const protocol::UpdateRule& rule, std::span<const double> numbers)
-      : key_(key), index_(index), values_(values), state_(state), rule_(rule), numbers_(numbers) {}
+      : key_(key), index_(index), row_(row), values_(values), state_(state), rule_(rule), numbers_(numbers) {}
 
   [[nodiscard]] Key key() const { return key_; }
-  /// In a call for a list of keys: which of the keys of its message this is.
-  [[nodiscard]] std::size_t index() const { return index_; }
   [[nodiscard]] std::uint32_t width() const;
   /// Those that the caller gave for the key.
   [[nodiscard]] std::span<const double> numbers() const { return numbers_; }
@@ -152,11 +156,13 @@ class FunctionRow {
   }
 
  private:
+  friend class protocol::RowPlace;
   void set_bytes(const std::byte* values) const;
   void push_bytes(const std::byte* update) const;
 
   Key key_;
   std::size_t index_;
+  std::uint64_t row_;
   std::byte* values_;
   std::byte* state_;
   const protocol::UpdateRule& rule_;

@@ -81,10 +81,11 @@ struct SessionOptions {
   std::size_t inbox_bytes = std::size_t{8} << 20;
   /// Ring per server for eager pushes to this worker.
   std::size_t push_ring_bytes = std::size_t{8} << 20;
-  /// A pull of at least gather_keys rows of a sparse table, of at most gather_row_bytes each, that lie on
-  /// another host has the server put them into one message for each lane, instead of reading each by itself:
-  /// a network carries many narrow rows at once for less, but it takes the server's processor some tens of
-  /// nanoseconds for each. 0 bytes: never.
+  /// Rows of sparse tables of at most gather_row_bytes that lie on another host: if at least gather_keys of
+  /// the keys of a pull are left from the first one on that is not at hand, the server puts those that are
+  /// not into one message for each lane, instead of this worker reading each by itself. A network carries
+  /// many narrow rows at once for less, but it takes the server's processor some tens of nanoseconds for
+  /// each. 0 bytes: never.
   std::size_t gather_row_bytes = 32;
   std::size_t gather_keys = 64;
   /// How much of a clock's updates may be sent to each server before the clock ends, in megabytes (10⁶ bytes)

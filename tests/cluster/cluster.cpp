@@ -138,8 +138,10 @@ SessionOptions ServerThreads::session_options(std::uint32_t rank) const {
   session.clock_timeout_ms = options_.timeout_ms;
   session.silence_timeout_ms = options_.silence_timeout_ms;
   session.inbox_bytes = options_.inbox_bytes;
-  session.gather_row_bytes = options_.gathers ? SIZE_MAX : 0;
-  session.gather_keys = 1;
+  if (options_.gathers) {
+    session.gather_row_bytes = *options_.gathers ? SIZE_MAX : 0;
+    session.gather_keys = 1;
+  }
   session.push_ring_bytes = options_.push_ring_bytes;
   session.update_budget_mb_per_s = options_.update_budget_mb_per_s;
   session.transport = make_transport(options_, options_.servers + rank);

@@ -31,7 +31,8 @@ struct ClusterOptions {
   bool outlives_workers = false;
   double push_budget_mb_per_s = 0;
   double update_budget_mb_per_s = 0;
-  bool gathers = false;  ///< whatever is pulled from sparse tables from afar is gathered
+  /// Whether all that is pulled from sparse tables from afar is gathered, or nothing; nullopt: as usual.
+  std::optional<bool> gathers = std::nullopt;
   /// Makes the transport of server `number`, or of worker `number` − servers. Empty: shared memory.
   std::function<std::shared_ptr<transport::Transport>(std::uint32_t number)> make_transport;
 };

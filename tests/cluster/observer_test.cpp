@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <future>
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/return_if_error.hpp"
@@ -130,6 +133,8 @@ TEST(ObserverTest, ScansRowByRow) {
         }));
         const auto all = observer.call(tables->front(), "values", kAllKeys);
         EXPECT_TRUE(absl::IsResourceExhausted(all.status())) << all.status();
+        const auto gathered = observer.call(tables->front(), "gather", std::vector<Key>{0, 1, 2, 3, 4});
+        EXPECT_TRUE(absl::IsResourceExhausted(gathered.status())) << gathered.status();
         const absl::Status stopped = observer.scan(
             tables->front(), [](Key, std::span<const double>) { return absl::CancelledError("enough"); });
         EXPECT_TRUE(absl::IsCancelled(stopped)) << stopped;
@@ -179,6 +184,58 @@ TEST(ObserverTest, NeedsAllServersByRank) {
   EXPECT_TRUE(absl::IsInvalidArgument(Observer::connect({}).status()));
   EXPECT_TRUE(absl::IsDeadlineExceeded(
       Observer::connect({.servers = {"shm:nobody/server-0"}, .timeout_ms = 50}).status()));
+}
+
+/// A function that goes on until the test lets it.
+std::atomic<bool> may_end = true;
+struct Endless {
+  static constexpr std::string_view kName = "endless";
+  explicit Endless(const FunctionCall& /*call*/) {}
+  template <class Value>
+  void on_row(const FunctionRow& /*row*/, const Value* /*values*/) {
+    while (!may_end) std::this_thread::yield();
+    ++rows;
+  }
+  [[nodiscard]] FunctionResult result() const { return {.numbers = {static_cast<double>(rows)}}; }
+  /// As a function may: what is merged into is the result of another part.
+  static void merge(FunctionResult& result, const FunctionResult& part, const FunctionCall& /*call*/) {
+    result.numbers[0] = std::max(result.numbers[0], part.numbers[0]);
+  }
+  std::uint64_t rows = 0;
+};
+
+/// An observer that goes while a lane is at its call, and one that asks again before it has its answer.
+TEST(ObserverTest, MayGoAtAnyTime) {
+  ASSERT_TRUE(register_server_function<Endless>().ok());
+  ServerThreads servers({.servers = 1, .workers = 1, .lanes = 2, .server_threads = 3});
+  auto session = Session::connect(servers.session_options(0));
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->table<float>({.name = "rows", .rows = 3, .width = kWidth}).ok());
+  const protocol::Inspect endless{.text = "endless"};
+  may_end = false;
+  {
+    const auto transport = *transport::make_shm_transport();
+    Peer peer(*transport, *transport->connect(observer_of(servers).servers[0],
+                                              transport->now() + std::chrono::seconds(20)));
+    peer.say(protocol::Observe{});
+    peer.say(endless);
+    peer.say(endless);
+    EXPECT_THAT(peer.hear<protocol::Failed>().reason, HasSubstr("before it has its answer"));
+  }
+  may_end = true;
+  for (int times = 0; times < 20; ++times) {
+    const auto transport = *transport::make_shm_transport();
+    Peer peer(*transport, *transport->connect(observer_of(servers).servers[0],
+                                              transport->now() + std::chrono::seconds(20)));
+    peer.say(protocol::Observe{});
+    peer.say(endless);
+  }
+  auto observer = Observer::connect(observer_of(servers));
+  ASSERT_TRUE(observer.ok()) << observer.status();
+  const auto rows = (*observer)->call((*observer)->tables()->front(), "endless", kAllKeys);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(rows->numbers, ElementsAre(2)) << "of two lanes, one has two of the rows";
+  EXPECT_TRUE((*session)->barrier().ok());
 }
 
 /// Workers come and go as if there were no observers, and servers end without them.
@@ -236,6 +293,7 @@ TEST(ObserverTest, MustKeepTheRules) {
       {{protocol::Observe{}, protocol::Inspect{.table = 1, .text = "norms"}}, "table 1, lane 0"},
       {{protocol::Observe{}, protocol::Inspect{.lane = 1, .text = "norms"}}, "table 0, lane 1"},
       {{protocol::Observe{}, protocol::Goodbye{}}, "before its hello"},
+      {{protocol::Observe{}, protocol::Hello{.workers = 1, .servers = 1}}, "observes, and said hello"},
       {{protocol::Observe{}, protocol::Observed{.servers = 1, .lanes = 1}}, "before its hello"},
   };
   for (const auto& [said, answer] : all) {

@@ -147,6 +147,7 @@ bool FunctionCallOperation::send_next() {
   }
   message.clock = part.view->min_clock;
   message.shipped = part.updates->shipped;
+  message.heard = part.view->lookups.heard();
   if (!session.try_send(*part.link, message.memory->bytes.first(message.bytes), *message.memory->region))
     return false;
   ++part.view->open_calls;

@@ -55,6 +55,7 @@ class FunctionCallOperation final : public Operation,
     std::span<const std::size_t> indexes;  ///< their places in the list
     consistency::Clock clock = 0;          ///< the part's min clock before it was asked
     std::uint64_t shipped = 0;             ///< `shipped` of the part's updates before it was asked
+    std::uint64_t heard = 0;               ///< how much had been heard of what is gone in the lane
     const FunctionResult& result;
   };
   template <class Use>
@@ -62,7 +63,7 @@ class FunctionCallOperation final : public Operation,
     for (const Message& message : messages_) {
       use(Answer{*message.part, std::span(keys_).subspan(message.first, message.count),
                  std::span(indexes_).subspan(message.first, message.count), message.clock, message.shipped,
-                 message.result});
+                 message.heard, message.result});
     }
   }
 
@@ -76,8 +77,10 @@ class FunctionCallOperation final : public Operation,
     Part* part = nullptr;
     std::size_t first = 0;  ///< in keys_
     std::size_t count = 0;
-    consistency::Clock clock = 0;  ///< as Answer's, as is the next one
+    // As Answer's.
+    consistency::Clock clock = 0;
     std::uint64_t shipped = 0;
+    std::uint64_t heard = 0;
     std::optional<LocalSpan> memory;  ///< from when it is written to when it is answered
     std::size_t bytes = 0;
     std::vector<std::uint64_t> words;  ///< of its answer

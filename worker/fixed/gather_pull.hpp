@@ -2,7 +2,7 @@
 // "gather"), where reads would be many times larger on the wire than what they bring.
 //
 // A lane takes a worker's messages in their order, so what it says has all updates that the worker has sent
-// before it asked.
+// before it asked. If the worker has sent others since, it asks again.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,10 @@ class SparseTable;
 
 class GatherPull final : public Operation {
  public:
-  /// Pulls the keys from the index `next` on.
+  /// Of rows of more bytes, a result may not have room for one.
+  static constexpr std::size_t kMostRowBytes = kMaxFunctionResults / 2 * sizeof(Key);
+
+  /// Pulls the keys from the index `next` on. REQUIRES: rows of at most kMostRowBytes
   GatherPull(SparseTable& table, const Keys& of, std::size_t next, std::byte* out);
 
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
@@ -30,13 +33,14 @@ class GatherPull final : public Operation {
  private:
   bool advance() override;
   bool ask();
-  void take_answers();
+  void take_answers(const FunctionCallOperation& call);
   void take(const FunctionCallOperation::Answer& answer);
 
   SparseTable& table_;
   std::byte* const out_;
   std::vector<std::size_t> open_;                ///< indexes in `keys` of those that are not pulled
   std::shared_ptr<FunctionCallOperation> call_;  ///< that asks for open_; nullptr: to be made
+  bool asks_for_rows_ = false;                   ///< where they are, which is then remembered
 };
 
 }  // namespace verbena::worker

@@ -51,6 +51,8 @@ class Shipping {
   /// Tells the servers which rows have entered and left the caches.
   absl::Status ship_subscriptions(Parts parts);
   [[nodiscard]] absl::Status no_memory(const Part& part) const;
+  /// UpdatePacking::pays()
+  [[nodiscard]] bool packs(const Part& part) const { return packing_.pays(part); }
 
  private:
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_buffer(Part& part) const;

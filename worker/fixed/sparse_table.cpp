@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "base/prefetch.hpp"
@@ -38,6 +40,12 @@ constexpr std::uint64_t kNoPlace = UINT64_MAX;
 constexpr std::size_t kIndexAhead = 32;
 constexpr std::size_t kRowAhead = 16;
 
+/// Tables of a process have different ones. Not 0.
+std::uint64_t next_number_of_handles() {
+  static std::atomic<std::uint64_t> last = 0;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 std::uint64_t word_of(std::span<const std::byte> bytes, std::size_t index) {
   std::uint64_t word = 0;
   std::memcpy(&word, bytes.data() + index * sizeof word, sizeof word);
@@ -64,7 +72,8 @@ SparseTable::SparseTable(SessionCore& session, std::uint32_t number, const Table
     : FixedTable(session, number, options, type),
       initial_(protocol::InitialValues::find(options.initial, options.seed, type).value()),
       loses_rows_(options.eviction != protocol::kEvictNever),
-      item_bytes_(kBucketsAnItem * sizeof(IndexBucket) + protocol::sparse_row_bytes(layout_.stride_bytes)) {}
+      item_bytes_(kBucketsAnItem * sizeof(IndexBucket) + protocol::sparse_row_bytes(layout_.stride_bytes)),
+      number_of_handles_(next_number_of_handles()) {}
 
 absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDescriptor& /*shard*/) {
   const protocol::SparsePlacement placement = session_.placement().sparse();
@@ -235,11 +244,11 @@ std::uint64_t SparseTable::place(const Part& part, Row row) const {
 absl::StatusOr<RowHandles> SparseTable::locate(const Keys& keys) {
   RETURN_IF_ERROR(enter(keys, keys.size() * options_.width));
   RowHandles rows;
-  rows.table_ = this;
+  rows.table_ = number_of_handles_;
   try {
     rows.keys_.resize(keys.size());
     rows.places_.assign(keys.size(), kNoPlace);
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {  // also if they are more than any memory
     return absl::ResourceExhaustedError(
         fmt::format("no memory for handles of {} rows of table \"{}\"", keys.size(), options_.name));
   }
@@ -253,7 +262,7 @@ absl::StatusOr<RowHandles> SparseTable::locate(const Keys& keys) {
 }
 
 absl::Status SparseTable::pull_located(RowHandles& rows, std::byte* out, std::size_t values) {
-  if (rows.table_ != this && rows.size() > 0) {
+  if (rows.table_ != number_of_handles_ && rows.size() > 0) {
     RETURN_IF_ERROR(enter(KeyRange{}, 0));
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": the handles are another table's", options_.name));
@@ -370,12 +379,20 @@ void SparseTable::take_absent(Part& part, Key key, consistency::Clock min_clock,
   ++reads_at(min_clock);
 }
 
+void SparseTable::take_uncached(Part& part, Row row, const std::byte* values, consistency::Clock min_clock,
+                                std::byte* out) {
+  std::memcpy(out, values, layout_.row_bytes);
+  predict_own(part, row, out);
+  ++reads_at(min_clock);
+}
+
 // ---- reads from afar
 
 std::shared_ptr<Operation> SparseTable::make_pull(const Keys& keys, std::size_t next, std::byte* out) {
   const SessionOptions& options = session_.options();
   const bool is_worth_a_message =
-      layout_.row_bytes <= options.gather_row_bytes && keys.size() - next >= options.gather_keys;
+      layout_.row_bytes <= std::min(options.gather_row_bytes, GatherPull::kMostRowBytes) &&
+      keys.size() - next >= options.gather_keys;
   if (is_worth_a_message && !all_mapped_) return std::make_shared<GatherPull>(*this, keys, next, out);
   return std::make_shared<SparsePull>(*this, keys, next, out);
 }

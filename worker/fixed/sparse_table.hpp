@@ -120,6 +120,9 @@ class SparseTable : public FixedTable {
   /// Of the part and the row, for RowHandles.
   [[nodiscard]] std::uint64_t place(const Part& part, Row row) const;
   void take_row(Part& part, Key key, const std::byte* row, std::byte* out);
+  /// As take_fetched(), but the row stays out of the cache.
+  void take_uncached(Part& part, Row row, const std::byte* values, consistency::Clock min_clock,
+                     std::byte* out);
   void take_absent(Part& part, Key key, consistency::Clock min_clock, std::byte* out);
 
   // Steps of a pull.
@@ -137,9 +140,10 @@ class SparseTable : public FixedTable {
   bool read_row(SparsePull& pull, Item& item, protocol::Row row);
 
   const protocol::InitialValues initial_;
-  const bool loses_rows_;         ///< rows may be taken away
-  const std::size_t item_bytes_;  ///< of Item::staging
-  bool all_mapped_ = true;        ///< no part is read from afar
+  const bool loses_rows_;                  ///< rows may be taken away
+  const std::size_t item_bytes_;           ///< of Item::staging
+  bool all_mapped_ = true;                 ///< no part is read from afar
+  const std::uint64_t number_of_handles_;  ///< RowHandles::table_
 };
 
 }  // namespace verbena::worker

@@ -29,8 +29,10 @@ class UpdatePacking {
   std::span<const std::byte> pack(Part& part, UpdateBuffer& updates, std::size_t i,
                                   const protocol::BulkHeader& header);
 
- private:
+  /// Updates of the part's rows are packed, if there are enough: then it helps to know the rows.
   [[nodiscard]] bool pays(const Part& part) const;
+
+ private:
   void take(const Part& part, const UpdateBuffer& updates, std::size_t i, bool by_keys);
 
   const protocol::PushEncoding encoding_;
