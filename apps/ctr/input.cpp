@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "apps/data/random.hpp"
 #include "apps/enough_memory.hpp"
 #include "base/return_if_error.hpp"
@@ -92,7 +93,7 @@ class BatchesInFiles final : public BatchSource {
     if (count == examples_) return absl::OkStatus();
     return absl::FailedPreconditionError(
         fmt::format("{}: expected {} examples for {}, as before the training, found {}: a file has changed",
-                    fmt::join(files.paths, ", "), examples_, of_test_ ? "the test" : "training", count));
+                    absl::StrJoin(files.paths, ", "), examples_, of_test_ ? "the test" : "training", count));
   }
 
  private:

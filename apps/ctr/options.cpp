@@ -1,7 +1,6 @@
 #include "apps/ctr/options.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "apps/ctr/batches.hpp"
 #include "apps/ctr/block_parameters.hpp"
 #include "apps/data/examples.hpp"
@@ -256,7 +256,7 @@ absl::Status Options::check_idle() const {
     idle.push_back("--" + option);
   }
   if (idle.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format("{}: {}", fmt::join(idle, ", "), why));
+  return absl::InvalidArgumentError(fmt::format("{}: {}", absl::StrJoin(idle, ", "), why));
 }
 
 /// Why an option does nothing beside the others; empty: it does something.

@@ -131,7 +131,7 @@ FunctionResult run(std::string_view text, std::vector<float>& rows, std::uint32_
   std::vector<std::uint64_t> state(rule.state_bytes() / 8 + 1);
   for (std::size_t i = 0; i < rows.size() / width; ++i) {
     auto* const values = reinterpret_cast<std::byte*>(&rows[i * width]);
-    one->on_row(FunctionRow(i, values, reinterpret_cast<std::byte*>(state.data()), rule,
+    one->on_row(FunctionRow(i, i, i, values, reinterpret_cast<std::byte*>(state.data()), rule,
                             numbers.subspan(i * numbers_a_key, numbers_a_key)),
                 values);
   }
@@ -188,7 +188,7 @@ TEST(CommonFunctionsTest, WholeNumbersStayInTheirLimits) {
   const auto set = [&](double number) {
     const auto function = BoundFunction::find("set", rule, 1);
     auto* const bytes = reinterpret_cast<std::byte*>(&value);
-    function->make()->on_row(FunctionRow(0, bytes, nullptr, rule, std::span(&number, 1)), bytes);
+    function->make()->on_row(FunctionRow(0, 0, 0, bytes, nullptr, rule, std::span(&number, 1)), bytes);
     return value;
   };
   EXPECT_EQ(set(1e20), std::numeric_limits<std::int32_t>::max());
