@@ -43,9 +43,9 @@ TEST_F(TableCommandTest, LooksIntoARun) {
     stats = table({"stats", "--json", "--job", job});
     return stats.status == 0 && stats.out.find("weights") != std::string::npos;
   })) << stats.err;
-  const auto json = nlohmann::json::parse(stats.out);
-  EXPECT_EQ(json["servers"], 2);
-  const std::string weights = json["tables"][0]["name"];
+  const auto seen = nlohmann::json::parse(stats.out);
+  EXPECT_EQ(seen["servers"], 2);
+  const std::string weights = seen["tables"][0]["name"];
   Ended top;
   ASSERT_TRUE(wait_until([&] {
     top = table({"top", weights, "--count", "3", "--json", "--job", job});
