@@ -398,11 +398,11 @@ absl::Status Workload::push() {
           }
           return to.push_async(asked.of(), updates, options).wait();
         }
-        // What a call changes is seen where rows are read from the server.
+        // What a call changes is seen where rows are read from the server, by pulls that begin after it.
         const bool is_seen =
             !rules(table).holds_updates_back && rules(table).cache == consistency::CacheRule::kNever;
         if (scenario_.calls && world_.knows_functions() && is_seen && !shape(table).moves &&
-            chance(calls_, 0.3)) {
+            chance(calls_, 0.3) && pulls_.empty()) {
           const std::vector<double> numbers(updates.begin(), updates.end());
           const Asked as_list(shape(table), keys, /*as_range=*/false);
           RETURN_IF_ERROR(to.call(AddToRows::kName, as_list.of(), numbers).status());
