@@ -9,7 +9,7 @@
 namespace verbena::job {
 namespace {
 
-constexpr std::string_view kServer = "/server-";
+constexpr std::string_view kBeforeServer = "/server-";
 constexpr std::string_view kRun = "run-";
 constexpr std::size_t kUniqueDigits = 16;
 
@@ -21,15 +21,15 @@ ServerPlace ServerPlace::fresh(std::int64_t run, std::uint32_t server) {
 }
 
 std::optional<ServerPlace> ServerPlace::parse(std::string_view text) {
-  const std::size_t at = text.rfind(kServer);
+  const std::size_t at = text.rfind(kBeforeServer);
   if (at == std::string_view::npos || at == 0) return std::nullopt;
-  const auto server = base::parse_decimal<std::uint32_t>(text.substr(at + kServer.size()));
+  const auto server = base::parse_decimal<std::uint32_t>(text.substr(at + kBeforeServer.size()));
   if (!server) return std::nullopt;
   return ServerPlace{std::string(text.substr(0, at)), *server};
 }
 
 std::string ServerPlace::text() const {
-  return fmt::format("{}{}{}", job, kServer, server);
+  return fmt::format("{}{}{}", job, kBeforeServer, server);
 }
 
 std::string ServerPlace::shown_job() const {

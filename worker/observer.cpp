@@ -28,6 +28,8 @@ using protocol::ControlMessage;
 constexpr auto kLongestTurn = std::chrono::seconds(1);
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
 constexpr std::uint32_t kMostTables = 65'536;
+/// Of an answer, if each but the last is full.
+constexpr std::size_t kMostPieces = protocol::kMaxAnswerWords / protocol::kMaxInspectedWords + 1;
 
 absl::StatusOr<ObservedTable> table_of(const protocol::OpenTable& open) {
   const absl::StatusOr<ConsistencyModel> model = parse_consistency(open.consistency);
@@ -173,7 +175,7 @@ class Observer::Core {
   struct Link {
     std::unique_ptr<transport::Connection> connection;
     transport::MessageOutbox control;
-    std::deque<ControlMessage> heard;  ///< and not asked for yet; one at most, of an honest server
+    std::deque<ControlMessage> heard;  ///< and not taken yet
     protocol::Observed observed;       ///< the newest
   };
   /// Of a lane, to Inspect.
@@ -274,8 +276,10 @@ class Observer::Core {
       fail(link, message.status()).IgnoreError();
     } else if (const auto* const failed = std::get_if<protocol::Failed>(&*message)) {
       fail(link, absl::Status(static_cast<absl::StatusCode>(failed->code), failed->reason)).IgnoreError();
-    } else if (link.heard.size() < 2) {
+    } else if (link.heard.size() < kMostPieces) {
       link.heard.push_back(*std::move(message));
+    } else {
+      fail(link, absl::InvalidArgumentError("sends more than it was asked for")).IgnoreError();
     }
   }
 

@@ -156,7 +156,7 @@ std::pair<CLI::App*, std::shared_ptr<TableOptionsGiven>> add_look(CLI::App& comm
 
 void add_table_argument(CLI::App& app, TableOptionsGiven& options) {
   app.add_option("TABLE", options.tables, "Which table, by its name.")
-      ->type_name("")
+      ->type_name("NAME")
       ->expected(1)
       ->required();
 }
@@ -180,7 +180,7 @@ void add_table_command(CLI::App& program, Run* run) {
 
   const auto [of_stats, stats_options] = add_look(
       *command, "stats", "which tables there are, and what they take on the servers, by part", stats, run);
-  of_stats->add_option("TABLE", stats_options->tables, "Which tables; by default all.")->type_name("");
+  of_stats->add_option("TABLE", stats_options->tables, "Which tables; by default all.")->type_name("NAME");
   add_json_option(*of_stats, *stats_options);
 
   const auto [of_top, top_options] =
@@ -193,7 +193,7 @@ void add_table_command(CLI::App& program, Run* run) {
 
   const auto [of_get, get_options] = add_look(*command, "get", "rows by their keys", get, run);
   add_table_argument(*of_get, *get_options);
-  add_number(*of_get, "KEY", get_options->keys, "Which rows.")->type_name("")->required();
+  add_number(*of_get, "KEY", get_options->keys, "Which rows.")->type_name("NAME")->required();
   add_json_option(*of_get, *get_options);
 
   const auto [of_export, export_options] =
