@@ -32,6 +32,11 @@ std::string ServerPlace::text() const {
   return fmt::format("{}{}{}", job, kBeforeServer, server);
 }
 
+std::optional<std::int64_t> ServerPlace::run_of(std::string_view shown_job) {
+  if (!shown_job.starts_with(kRun)) return std::nullopt;
+  return base::parse_decimal<std::int64_t>(shown_job.substr(kRun.size()));
+}
+
 std::string ServerPlace::shown_job() const {
   const std::size_t end = job.rfind('-');
   const bool is_run = job.starts_with(kRun) && end != std::string::npos &&

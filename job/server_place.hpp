@@ -22,6 +22,8 @@ struct ServerPlace {
   [[nodiscard]] std::string text() const;
   /// The job as people call it: without what makes its places unique. All servers of a run have the same.
   [[nodiscard]] std::string shown_job() const;
+  /// The process that has started a job of that name; nullopt: somebody has named it.
+  static std::optional<std::int64_t> run_of(std::string_view shown_job);
 };
 
 }  // namespace verbena::job

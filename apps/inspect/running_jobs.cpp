@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "base/decimal.hpp"
+#include "job/run_secret.hpp"
 #include "job/server_place.hpp"
 
 namespace verbena::apps::inspect {
@@ -19,7 +22,7 @@ RunningJobs jobs_at(const std::vector<std::string>& addresses) {
   return jobs;
 }
 
-absl::StatusOr<std::vector<std::string>> servers_of(const RunningJobs& jobs, const std::string& job) {
+absl::StatusOr<FoundJob> find_job(const RunningJobs& jobs, const std::string& job) {
   std::vector<std::string> names;
   for (const auto& [name, servers] : jobs) names.push_back(name);
   if (names.empty()) {
@@ -35,9 +38,13 @@ absl::StatusOr<std::vector<std::string>> servers_of(const RunningJobs& jobs, con
     return absl::NotFoundError(
         fmt::format("no job \"{}\" runs on this host, but {}", job, absl::StrJoin(names, ", ")));
   }
-  std::vector<std::string> servers;
-  for (const auto& [rank, address] : found->second) servers.push_back(address);
-  return servers;
+  FoundJob job_found;
+  for (const auto& [rank, address] : found->second) job_found.servers.push_back(address);
+  if (const auto run = job::ServerPlace::run_of(found->first)) {
+    std::string path = job::RunSecret::path_of(*run);
+    if (!path.empty() && std::filesystem::exists(path)) job_found.secret_file = std::move(path);
+  }
+  return job_found;
 }
 
 }  // namespace verbena::apps::inspect

@@ -17,8 +17,12 @@ using RunningJobs = std::map<std::string, std::map<std::uint32_t, std::string>>;
 /// `addresses`: at which processes of this user listen; what is no server's is passed over.
 RunningJobs jobs_at(const std::vector<std::string>& addresses);
 
-/// The addresses of the servers of `job`, or of the only one that runs if that is empty. NOT_FOUND: there is
-/// none of that name, or none at all; INVALID_ARGUMENT: there are several. The message names them.
-absl::StatusOr<std::vector<std::string>> servers_of(const RunningJobs& jobs, const std::string& job);
+struct FoundJob {
+  std::vector<std::string> servers;  ///< addresses, by rank
+  std::string secret_file;           ///< of a run; empty: there is none
+};
+/// `job`, or the only one that runs if that is empty. NOT_FOUND: there is none of that name, or none at all;
+/// INVALID_ARGUMENT: there are several. The message names them.
+absl::StatusOr<FoundJob> find_job(const RunningJobs& jobs, const std::string& job);
 
 }  // namespace verbena::apps::inspect

@@ -13,6 +13,7 @@
 #include "apps/launcher/run_monitor.hpp"
 #include "apps/launcher/stop_signals.hpp"
 #include "job/embedded_rendezvous.hpp"
+#include "job/run_secret.hpp"
 
 namespace verbena::apps {
 
@@ -57,6 +58,7 @@ class Launcher {
   [[nodiscard]] bool any_running(bool workers_only) const;
 
   RunMonitor& monitor_;
+  std::optional<job::RunSecret> run_secret_;  ///< nullopt: `verbena table` cannot look into this run
   std::optional<job::RendezvousHost> rendezvous_;
   std::deque<Child> children_;
   const MemoryKills memory_kills_before_ = count_memory_kills();

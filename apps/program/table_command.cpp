@@ -41,31 +41,33 @@ struct TableOptionsGiven {
   std::string output;
 };
 
-absl::StatusOr<std::vector<std::string>> server_addresses(const TableOptionsGiven& options,
-                                                          const transport::Backend& backend) {
+/// Where the servers are, and with which secret they are to be asked.
+absl::StatusOr<inspect::FoundJob> find_job(const TableOptionsGiven& options,
+                                           const transport::Backend& backend) {
   if (options.addresses.empty()) {
     if (!backend.listening)
       return absl::InvalidArgumentError(fmt::format("over {} nobody knows what runs here", backend.scheme));
-    return inspect::servers_of(inspect::jobs_at(backend.listening()), options.job);
+    return inspect::find_job(inspect::jobs_at(backend.listening()), options.job);
   }
   if (!options.job.empty())
     return absl::InvalidArgumentError("--job is for jobs on this host; --addresses are enough");
-  std::vector<std::string> all;
-  for (const std::string& place : options.addresses) all.push_back(backend.address(place));
-  return all;
+  inspect::FoundJob found;
+  for (const std::string& place : options.addresses) found.servers.push_back(backend.address(place));
+  return found;
 }
 
 absl::StatusOr<std::unique_ptr<Observer>> observe(TableOptionsGiven options) {
   options.transport = decided(options.transport,
                               options.addresses.empty() ? transport::Reach::kHost : transport::Reach::kHosts);
   RETURN_IF_ERROR(check(options.transport));
+  absl::StatusOr<inspect::FoundJob> found = find_job(options, backend_of(options.transport));
+  if (!found.ok()) return found.status();
+  if (options.transport.secret_file.empty() && !options.transport.no_secret)
+    options.transport.secret_file = found->secret_file;
   RETURN_IF_ERROR(take_secret(options.transport));
-  const absl::StatusOr<std::vector<std::string>> servers =
-      server_addresses(options, backend_of(options.transport));
-  if (!servers.ok()) return servers.status();
   absl::StatusOr<std::unique_ptr<transport::Transport>> transport = make_transport(options.transport);
   if (!transport.ok()) return transport.status();
-  return Observer::connect({.servers = *servers, .transport = *std::move(transport)});
+  return Observer::connect({.servers = std::move(found->servers), .transport = *std::move(transport)});
 }
 
 absl::StatusOr<ObservedTable> the_table(Observer& observer, const TableOptionsGiven& options) {

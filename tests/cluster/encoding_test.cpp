@@ -191,7 +191,9 @@ TEST(EncodedBitsTest, AreTheSameUnderBsp) {
 /// A row that was read before is read at once, from where it was.
 TEST(KnownRowsTest, AreReadOnce) {
   const TestRows rows(KeySpace::kSparse, 300);
-  const ClusterResult result = run_cluster(over(Maps::kNone, 1, 1), [&](Session& session) -> absl::Status {
+  ClusterOptions reading = over(Maps::kNone, 1, 1);
+  reading.gathers = false;
+  const ClusterResult result = run_cluster(reading, [&](Session& session) -> absl::Status {
     TableOptions options = rows.options("rows");
     options.width = 2;
     options.consistency = Bsp{};

@@ -25,6 +25,9 @@ TEST(ServerPlaceTest, ServersOfARunShowTheSameJob) {
   EXPECT_NE(first.job, second.job);
   EXPECT_EQ(first.shown_job(), "run-4711");
   EXPECT_EQ(second.shown_job(), "run-4711");
+  EXPECT_EQ(ServerPlace::run_of("run-4711"), 4711);
+  EXPECT_EQ(ServerPlace::run_of("run-x"), std::nullopt);
+  EXPECT_EQ(ServerPlace::run_of("demo"), std::nullopt);
   for (const char* job : {"demo", "run-4711", "run-4711-short", "my-0123456789abcdef"})
     EXPECT_EQ(ServerPlace({job, 0}).shown_job(), job);
 }

@@ -17,23 +17,23 @@ const std::vector<std::string> kListening = {"shm:run-4711-0123456789abcdef/serv
 TEST(RunningJobsTest, AreFoundByTheirServers) {
   const RunningJobs jobs = jobs_at(kListening);
   EXPECT_EQ(jobs.size(), 2);
-  EXPECT_THAT(*servers_of(jobs, "run-4711"), ElementsAre(kListening[1], kListening[0]));
-  EXPECT_THAT(*servers_of(jobs, "demo"), ElementsAre(kListening[4], kListening[3]));
+  EXPECT_THAT(find_job(jobs, "run-4711")->servers, ElementsAre(kListening[1], kListening[0]));
+  EXPECT_THAT(find_job(jobs, "demo")->servers, ElementsAre(kListening[4], kListening[3]));
 }
 
 TEST(RunningJobsTest, TheOnlyOneNeedsNoName) {
   const RunningJobs one = jobs_at({"shm:demo/server-0"});
-  EXPECT_THAT(*servers_of(one, ""), ElementsAre("shm:demo/server-0"));
-  const absl::Status several = servers_of(jobs_at(kListening), "").status();
+  EXPECT_THAT(find_job(one, "")->servers, ElementsAre("shm:demo/server-0"));
+  const absl::Status several = find_job(jobs_at(kListening), "").status();
   EXPECT_TRUE(absl::IsInvalidArgument(several));
   EXPECT_THAT(std::string(several.message()), HasSubstr("--job demo or run-4711"));
 }
 
 TEST(RunningJobsTest, WhatThereIsNotIsNamed) {
-  const absl::Status other = servers_of(jobs_at(kListening), "other").status();
+  const absl::Status other = find_job(jobs_at(kListening), "other").status();
   EXPECT_TRUE(absl::IsNotFound(other));
   EXPECT_THAT(std::string(other.message()), AllOf(HasSubstr("\"other\""), HasSubstr("demo, run-4711")));
-  EXPECT_TRUE(absl::IsNotFound(servers_of({}, "").status()));
+  EXPECT_TRUE(absl::IsNotFound(find_job({}, "").status()));
 }
 
 }  // namespace
