@@ -207,7 +207,7 @@ absl::StatusOr<Input> load_input(const WorkerRun& run) {
 
 absl::Status check_all_have_read_the_same(Session& session, const Input& input) {
   const auto table = session.table<std::int64_t>(
-      {.name = "examples of workers", .rows = session.workers(), .width = 2, .consistency = Bsp{}});
+      {.name = "ctr.examples", .rows = session.workers(), .width = 2, .consistency = Bsp{}});
   if (!table.ok()) return table.status();
   const auto counts = [&](const std::uint64_t train, const std::uint64_t test) {
     return std::vector<std::int64_t>{static_cast<std::int64_t>(train), static_cast<std::int64_t>(test)};

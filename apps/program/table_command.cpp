@@ -35,7 +35,8 @@ struct TableOptionsGiven {
   std::string job;
   std::vector<std::string> addresses;
   bool json = false;
-  std::vector<std::string> tables;
+  std::vector<std::string> tables;  ///< of stats; none: all
+  std::string table;                ///< of the others
   std::vector<Key> keys;
   std::uint32_t count = 10;
   std::string output;
@@ -71,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Observer>> observe(TableOptionsGiven options) {
 }
 
 absl::StatusOr<ObservedTable> the_table(Observer& observer, const TableOptionsGiven& options) {
-  absl::StatusOr<std::vector<ObservedTable>> found = inspect::find_tables(observer, options.tables);
+  absl::StatusOr<std::vector<ObservedTable>> found = inspect::find_tables(observer, {options.table});
   if (!found.ok()) return found.status();
   return std::move(found->front());
 }
@@ -157,10 +158,7 @@ std::pair<CLI::App*, std::shared_ptr<TableOptionsGiven>> add_look(CLI::App& comm
 }
 
 void add_table_argument(CLI::App& app, TableOptionsGiven& options) {
-  app.add_option("TABLE", options.tables, "Which table, by its name.")
-      ->type_name("NAME")
-      ->expected(1)
-      ->required();
+  app.add_option("TABLE", options.table, "Which table, by its name.")->type_name("NAME")->required();
 }
 
 void add_json_option(CLI::App& app, TableOptionsGiven& options) {
@@ -175,10 +173,10 @@ void add_table_command(CLI::App& program, Run* run) {
       "look into the tables of a running job\n\nIt asks the servers, which do the work beside their other "
       "work; workers do not notice. Rows are whole, but of no single moment while workers train.");
   command->require_subcommand(1);
-  command->footer(
-      examples({"verbena table stats", "verbena table top weights --count 20",
-                "verbena table get weights 17 4711", "verbena table export weights --output weights.txt",
-                "verbena table stats --addresses node1:7001,node2:7001 --secret-file secret"}));
+  command->footer(examples({"verbena table stats", "verbena table top ctr.weights --count 20",
+                            "verbena table get ctr.weights 17 4711",
+                            "verbena table export ctr.weights --output weights.txt",
+                            "verbena table stats --addresses node1:7001,node2:7001 --secret-file secret"}));
 
   const auto [of_stats, stats_options] = add_look(
       *command, "stats", "which tables there are, and what they take on the servers, by part", stats, run);
