@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <iterator>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -59,10 +58,7 @@ TEST_P(RecordedHistoryTest, KeepsTheSimulatorsPromises) {
   EXPECT_GT(numbers, kSeeds * 100);
 }
 
-/// All models but kTrouble, which is about disasters: these jobs have none.
-INSTANTIATE_TEST_SUITE_P(Models, RecordedHistoryTest,
-                         ::testing::ValuesIn(simulation::kModels.begin(),
-                                             std::prev(simulation::kModels.end())),
+INSTANTIATE_TEST_SUITE_P(Models, RecordedHistoryTest, ::testing::ValuesIn(recorded_models()),
                          [](const auto& test) { return simulation::test_name(test.param); });
 
 /// A test of the test: a history in which an update was lost is found wrong.

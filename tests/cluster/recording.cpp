@@ -24,6 +24,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableAtTheEnd, worker, pull, table, rows, los
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerLeaves, worker)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Complaint, what)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Death, victim)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(UpdatesSent, worker, table)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RowsMarked, worker, table, keys)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BarrierBegins, worker)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RowRead, reader, number, table, clock, barrier_clock, how)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RowsFound, read, keys, rows)
 
 }  // namespace verbena::simulation
 
@@ -67,6 +72,13 @@ simulation::Scenario native_scenario(simulation::Model model, std::uint64_t seed
   scenario.virtual_time = false;
   scenario.scheduler.pause_probability = 1;  // a worker may wait for a processor for any time
   return scenario;
+}
+
+std::vector<simulation::Model> recorded_models() {
+  std::vector<simulation::Model> models(simulation::kModels.begin(), simulation::kModels.end());
+  std::erase(models, simulation::Model::kTrouble);
+  std::erase(models, simulation::Model::kChurn);
+  return models;
 }
 
 absl::Status record_workload(const simulation::Scenario& scenario, Session& session,

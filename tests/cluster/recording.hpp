@@ -26,6 +26,10 @@ namespace verbena::testing {
 /// network and its disasters.
 simulation::Scenario native_scenario(simulation::Model model, std::uint64_t seed);
 
+/// Those whose promises a recording shows: not kTrouble, which is about disasters, and not kChurn, whose
+/// workers check by themselves what they read.
+std::vector<simulation::Model> recorded_models();
+
 struct NumberedEvent {
   std::uint64_t number = 0;
   simulation::Event event;

@@ -253,6 +253,23 @@ TEST(ServerFunctionSizeTest, LargeCallsTravelInPieces) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+/// Servers without rows of any table are not told of clocks, and need not be asked.
+TEST(ServerFunctionSizeTest, ATableMayHaveFewerRowsThanThereAreServers) {
+  const ClusterResult result =
+      run_cluster({.servers = 3, .workers = 1, .lanes = 2}, [&](Session& session) -> absl::Status {
+        const auto table = session.table<float>({.name = "one row", .rows = 1, .width = 1});
+        RETURN_IF_ERROR(table.status());
+        RETURN_IF_ERROR(session.clock());
+        const auto norms = table->call("norms", kAllKeys);
+        RETURN_IF_ERROR(norms.status());
+        if (norms->numbers[0] != 1) return wrong(fmt::format("{} rows", norms->numbers[0]));
+        const auto memory = table->memory();
+        RETURN_IF_ERROR(memory.status());
+        return memory->rows == 1 ? absl::OkStatus() : wrong("memory of one row");
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 /// The example of <verbena/server_function.hpp>.
 struct Sum {
   static constexpr std::string_view kName = "test-sum";

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "apps/data/corpus.hpp"
+#include "apps/data/examples.hpp"
+#include "apps/data/feature_keys.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/ratings.hpp"
 #include "apps/data/stop_words.hpp"
@@ -230,6 +232,110 @@ void triples(std::string_view bytes) {
   }
 }
 
+struct LabelledFeatures {
+  bool is_positive = false;
+  std::vector<apps::Feature> features;
+};
+
+bool are_equal(const std::vector<LabelledFeatures>& one, const std::vector<LabelledFeatures>& other) {
+  return std::ranges::equal(one, other, [](const LabelledFeatures& a, const LabelledFeatures& b) {
+    return a.is_positive == b.is_positive &&
+           std::ranges::equal(a.features, b.features, [](const apps::Feature& f, const apps::Feature& g) {
+             return f.key == g.key && f.value == g.value;
+           });
+  });
+}
+
+void require_sound(const apps::Example& example) {
+  require(std::isfinite(example.weight) && example.weight >= 0, "a weight");
+  for (std::size_t i = 0; i < example.features.size(); ++i) {
+    const auto [key, value] = example.features[i];
+    require(key < apps::kBeyondFeatures, "a key");
+    require(std::isfinite(value) && value != 0, "a value");
+    require(i == 0 || example.features[i - 1].key < key, "the order of the features");
+  }
+}
+
+/// Requires "PATH:LINE: ", of one of the files.
+void require_place(const absl::Status& status, const std::vector<std::string>& paths) {
+  const std::string message(status.message());
+  require(std::ranges::any_of(paths,
+                              [&](const std::string& path) {
+                                if (!message.starts_with(path + ":")) return false;
+                                const std::size_t line = path.size() + 1;
+                                const std::size_t end = message.find_first_not_of("0123456789", line);
+                                return end != line && message[line] != '0' &&
+                                       message.substr(end).starts_with(": ");
+                              }),
+          message);
+}
+
+/// Reads examples of that format, which must be sound, or an error with a place.
+absl::StatusOr<apps::ExamplesRead> read_examples(const std::vector<std::string>& paths,
+                                                 apps::ExampleFormat format,
+                                                 std::vector<LabelledFeatures>& examples) {
+  examples.clear();
+  std::uint64_t positives = 0;
+  std::uint64_t features = 0;
+  const auto read =
+      apps::read_examples({.paths = paths, .format = format}, [&](const apps::Example& example) {
+        require(example.number == examples.size(), "the number of an example");
+        require_sound(example);
+        positives += example.is_positive ? 1 : 0;
+        features += example.features.size();
+        examples.push_back({example.is_positive, {example.features.begin(), example.features.end()}});
+        return absl::OkStatus();
+      });
+  if (!read.ok()) {
+    require_expectation(read.status());
+    require_place(read.status(), paths);
+    return read;
+  }
+  require(!examples.empty() && read->examples == examples.size(), "how many examples");
+  require(read->positives == positives && read->features == features, "totals");
+  return read;
+}
+
+/// LIBFFM can say all but weights.
+std::string as_libffm(const std::vector<LabelledFeatures>& examples) {
+  std::string text;
+  for (const LabelledFeatures& example : examples) {
+    text += example.is_positive ? "1" : "-1";
+    for (const auto& [key, value] : example.features)
+      text += fmt::format(" {}:{}", apps::feature_name(key), value);
+    text += '\n';
+  }
+  return text;
+}
+
+/// What follows the first FF byte is a second file. It is read as each format, and as what it seems to be.
+void examples(std::string_view bytes) {
+  using Format = apps::ExampleFormat;
+  static const MemoryFolder folder({"first", "second"});
+  static const MemoryFile written;
+  folder.write(bytes);
+  std::vector<std::string> paths = {folder.path("first")};
+  if (bytes.find('\xff') != std::string_view::npos) paths.push_back(folder.path("second"));
+  std::vector<LabelledFeatures> guessed;
+  const auto by_guess = read_examples(paths, Format::kAuto, guessed);
+  bool is_confirmed = false;
+  for (const Format format : {Format::kLibsvm, Format::kLibffm, Format::kCriteo, Format::kAvazu,
+                              Format::kVowpalWabbit, Format::kRatings}) {
+    std::vector<LabelledFeatures> named;
+    const auto by_name = read_examples(paths, format, named);
+    if (!by_name.ok()) continue;
+    if (by_guess.ok() && by_guess->format == by_name->format) {
+      require(are_equal(named, guessed), "read otherwise if the format is named");
+      is_confirmed = true;
+    }
+    written.write(as_libffm(named));
+    std::vector<LabelledFeatures> again;
+    const auto read_again = read_examples({written.path()}, Format::kLibffm, again);
+    require(read_again.ok() && are_equal(again, named), "read otherwise when written again");
+  }
+  require(!by_guess.ok() || is_confirmed, "a format that is refused if it is named");
+}
+
 void kge_model(std::string_view bytes) {
   static const MemoryFolder folder({"model.entities.tsv", "model.relations.tsv"});
   static const std::vector<std::string> entities = {"a", "b", "c"};
@@ -273,6 +379,7 @@ void secret_file(std::string_view bytes) {
 std::span<const Target> file_targets() {
   static constexpr auto kTargets = std::to_array<Target>({
       {"corpus", corpus},
+      {"examples", examples},
       {"kge-model", kge_model},
       {"lines", lines},
       {"ratings", ratings},

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <span>
 #include <sstream>
 
 #include "apps/data/corpus.hpp"
+#include "apps/data/examples.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/ratings.hpp"
 #include "apps/data/tokenizer.hpp"
@@ -295,6 +297,78 @@ TEST_F(FilesFuzz, RatingFiles) {
     }
   }
   EXPECT_GT(accepted, kRounds / 50) << "some mutations must get through the parser, to what is behind it";
+}
+
+// --- labelled examples
+
+/// Criteo's line with these numbers, and as many categories as it must have.
+std::string criteo_line(const std::string& label, const std::string& numbers) {
+  std::string line = label + "\t" + numbers;
+  for (int category = 0; category < 26; ++category) line += "\t" + std::to_string(68'000'000 + category);
+  return line + "\n";
+}
+
+TEST_F(FilesFuzz, ExampleFiles) {
+  constexpr int kRounds = verbena::testing::rounds(6'000);
+  const std::string avazu_header = "id,click,hour,C1,banner_pos,site_id\n";
+  Mutator mutator(
+      10,
+      {"+1 1:0.5 8:1 # good\n-1 qid:3 3:1e-3\n0 2:1\n", "1 0:3:1 4094:7:0.25\n0 2:1:1\n-1 0:3:-2 1:9:1\n",
+       criteo_line("0", "1\t\t-1\t3\t9000\t\t0\t2\t70\t1\t\t\t5") +
+           criteo_line("1", "\t5\t\t\t\t\t\t\t\t\t\t\t"),
+       avazu_header + "1000009418151094273,0,14102100,1005,0,1fbe01fe\n10,1,14102823,1005,1,\"a\"\"b\"\n",
+       "1 2.5 'tag |user ann age:0.3 |ad:0.5 shoes\n-1 |user bob |ad hats:2\n",
+       "userId,movieId,rating\n\"196\",242,3.0\n186,302,4.5\n22,377,1\n"},
+      {"\t",
+       ":",
+       "|",
+       ",",
+       " ",
+       "\"",
+       "\n",
+       "\n\n",
+       "\r\n",
+       "#",
+       "-1",
+       "0",
+       "1e99",
+       "nan",
+       "4095",
+       "9007199254740993",
+       "99999999999999999999",
+       "-9223372036854775808",
+       std::string(1, '\0'),
+       "\xff"});
+  int accepted = 0;
+  std::set<std::string> formats;
+  for (int round = 0; round < kRounds; ++round) {
+    write("text", mutator.next());
+    std::uint64_t examples = 0;
+    std::uint64_t features = 0;
+    const auto read = read_examples({.paths = {path("text")}}, [&](const Example& example) {
+      EXPECT_EQ(example.number, examples++);
+      EXPECT_TRUE(std::isfinite(example.weight) && example.weight >= 0);
+      features += example.features.size();
+      for (std::size_t i = 0; i < example.features.size(); ++i) {
+        EXPECT_TRUE(i == 0 || example.features[i - 1].key < example.features[i].key);
+        EXPECT_TRUE(std::isfinite(example.features[i].value) && example.features[i].value != 0);
+      }
+      return absl::OkStatus();
+    });
+    if (read.ok()) {
+      ++accepted;
+      formats.insert(read->format.substr(0, read->format.find(':')));
+      EXPECT_GT(examples, 0U);
+      EXPECT_EQ(read->examples, examples);
+      EXPECT_EQ(read->features, features);
+      EXPECT_LE(read->positives, examples);
+    } else {
+      expect_located(read.status());
+    }
+    if (HasFailure()) FAIL() << "round " << round;
+  }
+  EXPECT_GT(accepted, kRounds / 50);
+  EXPECT_EQ(formats.size(), 6U) << "some mutations of each format must get through its parser";
 }
 
 // --- triples and embeddings

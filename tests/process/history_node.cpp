@@ -23,6 +23,7 @@
 #include "server/driver.hpp"
 #include "server/server.hpp"
 #include "tests/cluster/recording.hpp"
+#include "tests/simulation/rows.hpp"
 #include "transport/shm/shm_transport.hpp"
 
 namespace verbena::process_test {
@@ -57,6 +58,7 @@ std::string address_of(const NodeOptions& options, std::uint32_t server) {
 }
 
 absl::Status serve(const NodeOptions& options) {
+  simulation::register_row_rules();
   auto transport = transport::make_shm_transport();
   if (!transport.ok()) return transport.status();
   const simulation::Scenario& scenario = options.scenario;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -94,10 +93,8 @@ TEST_P(RecordedProcessesTest, KeepTheSimulatorsPromises) {
   EXPECT_GT(numbers, kSeeds * 100);
 }
 
-/// All models but kTrouble, which is about faults: these processes meet none.
 INSTANTIATE_TEST_SUITE_P(Models, RecordedProcessesTest,
-                         ::testing::ValuesIn(simulation::kModels.begin(),
-                                             std::prev(simulation::kModels.end())),
+                         ::testing::ValuesIn(verbena::testing::recorded_models()),
                          [](const auto& test) { return simulation::test_name(test.param); });
 
 /// The first seed whose job has several workers.

@@ -9,6 +9,7 @@
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/random_bits.hpp"
+#include "tests/simulation/sparse_key.hpp"
 #include <verbena/table.hpp>
 
 namespace verbena::simulation {
@@ -55,7 +56,6 @@ class ChurnWorkload {
   }
 
  private:
-  [[nodiscard]] static Key key_of(std::uint64_t i) { return (i + 1) * 0x9e3779b97f4a7c15; }
   /// What a push adds to value `at` of the row.
   [[nodiscard]] static std::int64_t unit(std::uint64_t i, std::uint32_t at) {
     return static_cast<std::int64_t>(1'000 * (i + 1) + 100'003 * at + 7);
@@ -100,7 +100,7 @@ class ChurnWorkload {
     std::vector<std::int64_t> updates;
     for (std::uint64_t i = 0; i < churn_.rows; ++i) {
       if (owner(i) != session_.rank() || !is_pushed(i, clock_)) continue;
-      keys.push_back(key_of(i));
+      keys.push_back(sparse_key(i));
       for (std::uint32_t at = 0; at < churn_.width; ++at) updates.push_back(unit(i, at));
     }
     trace([&] {
@@ -112,7 +112,7 @@ class ChurnWorkload {
   absl::Status pull() {
     const std::vector<std::uint64_t> rows = some();
     std::vector<Key> keys;
-    for (const std::uint64_t i : rows) keys.push_back(key_of(i));
+    for (const std::uint64_t i : rows) keys.push_back(sparse_key(i));
     std::vector<std::int64_t> values(rows.size() * churn_.width);
     trace([&] {
       return fmt::format("worker {} after clock {} pulls {} keys", session_.rank(), clock_, rows.size());
@@ -128,7 +128,7 @@ class ChurnWorkload {
   absl::Status scan() {
     return table_.scan([&](Key key, std::span<const std::int64_t> values) -> absl::Status {
       for (std::uint64_t i = 0; i < churn_.rows; ++i) {
-        if (key == key_of(i)) return check(i, values);
+        if (key == sparse_key(i)) return check(i, values);
       }
       return world_.note(Complaint{fmt::format("a scan sees key {}, which nobody has pushed to", key)});
     });

@@ -27,7 +27,9 @@ Iterations::Options iteration_options(const Scenario& scenario) {
 
 History::History(const Scenario& scenario)
     : virtual_time_(scenario.virtual_time),
+      has_row_tables_(!scenario.row_tables.empty()),
       ledger_(scenario.tables, scenario.workers),
+      row_ledger_(scenario.row_tables, scenario.workers),
       iterations_(scenario.examples, iteration_options(scenario)) {
   for (const TableShape& table : scenario.tables) {
     auto& numbers = shared_.emplace_back();
@@ -42,6 +44,10 @@ std::optional<std::string> History::hear(const Event& event, TimePoint now) {
 }
 
 History::Wrong History::hear_one(const PushBegins& event, TimePoint /*now*/) {
+  if (has_row_tables_) {
+    row_ledger_.push(event.worker, event.table, event.key, event.delta);
+    return {};
+  }
   ledger_.push(event.worker, event.table, event.key, event.delta, event.last);
   if (!shared_[event.table].empty() && event.last != 0)
     shared_[event.table][event.key].begin_push(event.worker, events_);
@@ -50,6 +56,10 @@ History::Wrong History::hear_one(const PushBegins& event, TimePoint /*now*/) {
 
 History::Wrong History::hear_one(const PushEnded& event, TimePoint /*now*/) {
   for (const Key key : event.keys) {
+    if (has_row_tables_) {
+      row_ledger_.end_push(event.worker, event.table, key);
+      continue;
+    }
     ledger_.end_push(event.worker, event.table, key);
     if (!shared_[event.table].empty()) shared_[event.table][key].end_pushes(event.worker, events_);
   }
@@ -57,6 +67,10 @@ History::Wrong History::hear_one(const PushEnded& event, TimePoint /*now*/) {
 }
 
 History::Wrong History::hear_one(const PullBegins& event, TimePoint /*now*/) {
+  if (has_row_tables_) {
+    row_ledger_.begin(event.worker, event.pull, event.table, event.keys);
+    return {};
+  }
   BegunPull& pull = pulls_[{event.worker, event.pull}];
   pull.when = events_;
   for (const Key key : event.keys) pull.floors.push_back(ledger_.floor(event.worker, event.table, key));
@@ -87,6 +101,7 @@ History::Wrong History::hear_one(const PullEnded& event, TimePoint /*now*/) {
 
 History::Wrong History::hear_one(const ClockBegins& event, TimePoint /*now*/) {
   ledger_.finish_clock(event.worker);
+  row_ledger_.finish_clock(event.worker);
   return {};
 }
 
@@ -122,6 +137,7 @@ History::Wrong History::hear_one(const TableAtTheEnd& event, TimePoint /*now*/) 
 
 History::Wrong History::hear_one(const WorkerLeaves& event, TimePoint /*now*/) {
   ledger_.leave(event.worker);
+  row_ledger_.leave(event.worker);
   return {};
 }
 
@@ -134,6 +150,25 @@ History::Wrong History::hear_one(const Death& /*event*/, TimePoint /*now*/) {
   return {};
 }
 
+History::Wrong History::hear_one(const UpdatesSent& event, TimePoint /*now*/) {
+  row_ledger_.send(event.worker, event.table);
+  return {};
+}
+
+History::Wrong History::hear_one(const RowsMarked& event, TimePoint /*now*/) {
+  row_ledger_.mark(event.worker, event.table, event.keys);
+  return {};
+}
+
+History::Wrong History::hear_one(const BarrierBegins& event, TimePoint /*now*/) {
+  row_ledger_.begin_barrier(event.worker);
+  return {};
+}
+
+History::Wrong History::hear_one(const RowsFound& event, TimePoint /*now*/) {
+  return row_ledger_.end(event.read, event.keys, event.rows);
+}
+
 std::optional<std::string> History::check_the_end() const {
   for (std::size_t table = 0; table < shared_.size(); ++table) {
     for (std::size_t key = 0; key < shared_[table].size(); ++key) {
@@ -142,7 +177,7 @@ std::optional<std::string> History::check_the_end() const {
         return fmt::format("key {} of table {}, times being numbers of events: {}", key, table, *wrong);
     }
   }
-  return {};
+  return row_ledger_.check_the_end();
 }
 
 }  // namespace verbena::simulation

@@ -14,6 +14,7 @@
 #include "tests/linearizability/number_history.hpp"
 #include "tests/simulation/iterations.hpp"
 #include "tests/simulation/ledger.hpp"
+#include "tests/simulation/row_ledger.hpp"
 #include "tests/simulation/scenario.hpp"
 
 namespace verbena::simulation {
@@ -86,13 +87,38 @@ struct WorkerLeaves {
 struct Death {
   std::uint32_t victim = 0;
 };
+
+// Of row tables (row_ledger.hpp), whose reads begin with PullBegins.
+
+/// All that the worker has pushed to the table travels now; noted before.
+struct UpdatesSent {
+  std::uint32_t worker = 0;
+  std::uint32_t table = 0;
+};
+/// A function that sets marks is about to be called.
+struct RowsMarked {
+  std::uint32_t worker = 0;
+  std::uint32_t table = 0;
+  std::vector<Key> keys;
+};
+/// Noted before the ClockBegins of a barrier.
+struct BarrierBegins {
+  std::uint32_t worker = 0;
+};
+struct RowsFound {
+  RowRead read;
+  std::vector<Key> keys;
+  std::vector<double> rows;  ///< [keys.size(), width]
+};
+
 /// Something wrong that a worker has found itself.
 struct Complaint {
   std::string what;
 };
 
 using Event = std::variant<PushBegins, PushEnded, PullBegins, PullEnded, ClockBegins, ClockEnded,
-                           ExamplesAsked, ExamplesTaken, TableAtTheEnd, WorkerLeaves, Complaint, Death>;
+                           ExamplesAsked, ExamplesTaken, TableAtTheEnd, WorkerLeaves, Complaint, Death,
+                           UpdatesSent, RowsMarked, BarrierBegins, RowsFound>;
 
 class History {
  public:
@@ -105,7 +131,9 @@ class History {
   /// Returns what is wrong with the whole history and shows only at the end; nullopt if nothing is.
   [[nodiscard]] std::optional<std::string> check_the_end() const;
 
-  [[nodiscard]] std::uint64_t numbers_checked() const { return ledger_.numbers_checked(); }
+  [[nodiscard]] std::uint64_t numbers_checked() const {
+    return ledger_.numbers_checked() + row_ledger_.numbers_checked();
+  }
   [[nodiscard]] std::uint64_t ended_early() const { return iterations_.ended_early(); }
 
  private:
@@ -122,6 +150,10 @@ class History {
   Wrong hear_one(const WorkerLeaves& event, TimePoint now);
   Wrong hear_one(const Complaint& event, TimePoint now);
   Wrong hear_one(const Death& event, TimePoint now);
+  Wrong hear_one(const UpdatesSent& event, TimePoint now);
+  Wrong hear_one(const RowsMarked& event, TimePoint now);
+  Wrong hear_one(const BarrierBegins& event, TimePoint now);
+  Wrong hear_one(const RowsFound& event, TimePoint now);
 
   struct BegunPull {
     linearizability::Time when = 0;
@@ -129,7 +161,9 @@ class History {
   };
 
   const bool virtual_time_;
+  const bool has_row_tables_;  ///< and no others
   Ledger ledger_;
+  RowLedger row_ledger_;
   Iterations iterations_;
   std::map<std::pair<std::uint32_t, std::uint64_t>, BegunPull> pulls_;  ///< under way, by worker and pull
   linearizability::Time events_ = 0;                                    ///< heard so far

@@ -29,11 +29,12 @@ enum class Model : std::uint8_t {
   kDeath,    ///< sequential; rows move, and the job outlives workers or a node that die
   kTrouble,  ///< about disasters; any model, up to 16 workers
   kChurn,    ///< any model; sparse rows that are taken away, and come back
+  kRows,     ///< any model; update rules, admission, filters, scans and functions
 };
 inline constexpr std::array kModels = {
-    Model::kBsp,        Model::kSsp,     Model::kEssp, Model::kBoundedDelay, Model::kAsp,
-    Model::kSequential, Model::kVap,     Model::kABsp, Model::kMoving,       Model::kIntent,
-    Model::kDeath,      Model::kTrouble, Model::kChurn};
+    Model::kBsp,        Model::kSsp,     Model::kEssp,  Model::kBoundedDelay, Model::kAsp,
+    Model::kSequential, Model::kVap,     Model::kABsp,  Model::kMoving,       Model::kIntent,
+    Model::kDeath,      Model::kTrouble, Model::kChurn, Model::kRows};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);

@@ -48,6 +48,8 @@ std::string_view to_string(Model model) {
       return "trouble";
     case Model::kChurn:
       return "churn";
+    case Model::kRows:
+      return "rows";
     case Model::kVap:
       break;
   }
@@ -91,6 +93,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
       return Asp{};
     case Model::kTrouble:
     case Model::kChurn:
+    case Model::kRows:
     case Model::kVap:
       break;
   }
@@ -252,6 +255,52 @@ void add_churn(Scenario& scenario, std::mt19937_64& random) {
   }
 }
 
+/// One that chooses rows, with limits that some updates reach and others do not.
+std::string make_filter(const RowTable& table, std::mt19937_64& random) {
+  const std::uint64_t kind = below(random, 4);
+  const bool must_be_foreseeable = table.takes_steps() || table.least > 1 || table.probability < 1;
+  if (kind == 0 && !must_be_foreseeable) return fmt::format("top(share=0.{})", below(random, 10));
+  if (kind == 1 && !must_be_foreseeable) return fmt::format("random(share=0.{})", below(random, 10));
+  const std::uint64_t most = table.least > 1 || table.probability < 1 ? 20'000 : 40;
+  return fmt::format("significant(least={},power={})", 1 + small(random, most),
+                     0.5 * static_cast<double>(below(random, 3)));
+}
+
+RowTable make_row_table(std::mt19937_64& random) {
+  constexpr std::array kRowModels = {Model::kBsp,          Model::kSsp, Model::kEssp,
+                                     Model::kBoundedDelay, Model::kAsp, Model::kSequential};
+  RowTable table;
+  table.model = with_staleness(kRowModels[below(random, kRowModels.size())], random);
+  table.rule = static_cast<RowRule>(below(random, 4));
+  const consistency::Rules rules = consistency::rules_of(table.model);
+  if (table.rule == RowRule::kClockSteps && rules.lets_workers_drift()) table.rule = RowRule::kSteps;
+  table.rows = 1 + small(random, 24);
+  table.sparse = chance(random, 0.6);
+  if (table.sparse && table.rule == RowRule::kAdd) {
+    if (chance(random, 0.5)) table.least = 2 + static_cast<std::uint32_t>(below(random, 3));
+    if (table.least == 1 && chance(random, 0.2)) table.probability = 0.4;
+  }
+  if (!rules.pushes_at_once && chance(random, 0.5)) table.filter = make_filter(table, random);
+  if (chance(random, 0.4))
+    table.encoding = chance(random, 0.5) ? "packed" : fmt::format("packed(lists={})", 4 + below(random, 12));
+  if (chance(random, 0.2)) table.cache_rows = below(random, table.rows + 1);
+  return table;
+}
+
+void add_rows(Scenario& scenario, std::mt19937_64& random) {
+  scenario.tables.clear();
+  scenario.disasters.clear();
+  for (std::uint64_t more = 1 + small(random, 2); more > 0; --more)
+    scenario.row_tables.push_back(make_row_table(random));
+  scenario.update_budget_mb_per_s = 0;  // what travels within a clock could not be foreseen
+  if (chance(random, 0.1)) {
+    scenario.disasters.push_back({.what = Disaster::kWorkerStops,
+                                  .victim = static_cast<std::uint32_t>(below(random, scenario.workers)),
+                                  .delay = microseconds(small(random, 1500)),
+                                  .length = Strike::kShortStop / 2});
+  }
+}
+
 }  // namespace
 
 Scenario make_scenario(Model model, std::uint64_t seed) {
@@ -373,6 +422,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   if (model == Model::kABsp) add_data_cursors(scenario, random);
   if (model == Model::kTrouble) add_trouble(scenario, random);
   if (model == Model::kChurn) add_churn(scenario, random);
+  if (model == Model::kRows) add_rows(scenario, random);
   return scenario;
 }
 
@@ -453,6 +503,15 @@ std::string to_string(const Scenario& scenario) {
         "come in turns of {}, encoding {}, {} of them cached",
         churn->rows, churn->width, to_string(churn->model), scenario.keys_of_segment, churn->age, churn->turn,
         churn->encoding, std::min(churn->rows, churn->cache_rows));
+  }
+  for (const RowTable& table : scenario.row_tables) {
+    text += fmt::format("; {} table {}, {} rows, rule {}", table.sparse ? "sparse" : "dense",
+                        to_string(table.model), table.rows, name_of(table.rule));
+    if (table.least > 1) text += fmt::format(", rows after {} messages", table.least);
+    if (table.probability < 1) text += ", rows by chance";
+    if (table.filter != "none") text += ", filter " + table.filter;
+    if (table.encoding != "auto") text += ", encoding " + table.encoding;
+    if (table.cache_rows < table.rows) text += fmt::format(", {} of them cached", table.cache_rows);
   }
   if (!scenario.examples.empty()) {
     for (const std::uint64_t examples : scenario.examples) text += fmt::format(", {} examples", examples);

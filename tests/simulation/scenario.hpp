@@ -13,6 +13,7 @@
 #include "server/sparse_index.hpp"
 #include "tests/simulation/job.hpp"
 #include "tests/simulation/ledger.hpp"
+#include "tests/simulation/row_ledger.hpp"
 #include <verbena/session.hpp>
 
 namespace verbena::simulation {
@@ -90,6 +91,7 @@ struct Scenario {
   Duration mini_batch_time{0};
   std::vector<TableShape> tables;
   std::optional<Churn> churn;                                                ///< instead of `tables`
+  std::vector<RowTable> row_tables;                                          ///< instead of `tables`
   std::uint32_t keys_of_segment = server::SparseIndex::kUsualKeysOfSegment;  ///< of sparse tables
   ReadPath read_path = ReadPath::kAuto;
   std::size_t inbox_bytes = 0;

@@ -15,6 +15,7 @@
 #include "tests/simulation/iterations.hpp"
 #include "tests/simulation/job.hpp"
 #include "tests/simulation/ledger.hpp"
+#include "tests/simulation/row_ledger.hpp"
 #include "tests/simulation/scenario.hpp"
 
 namespace verbena::simulation {
@@ -389,6 +390,157 @@ TEST_F(LedgerTest, MeansAreWeighted) {
   const Read own{.reader = 0, .clock = 1, .floor = {.own = 1, .seen = {}, .pushes = {}, .sums = {}}};
   EXPECT_FALSE(ledger.check(own, 0, std::vector<double>{3, 4}).has_value());
   EXPECT_TRUE(ledger.check(own, 0, std::vector<double>{0, 4}).has_value());
+}
+
+/// Two workers and one row.
+class RowLedgerTest : public ::testing::Test {
+ protected:
+  void start(const RowTable& table) { ledger_.emplace(std::vector<RowTable>{table}, 2); }
+  void push(std::uint32_t worker, std::int64_t amount) { ledger_->push(worker, 0, 0, amount); }
+  /// Both workers finish a clock.
+  void finish_clock() {
+    for (const std::uint32_t worker : {0U, 1U}) ledger_->finish_clock(worker);
+    ++clock_;
+  }
+  struct Row {
+    double steps = 0;
+    double squares = 0;
+    double of_0 = 0;
+    double of_1 = 0;
+    double mark = 0;
+  };
+  using How = RowRead::How;
+  bool fine(const Row& row, How how = How::kPull) {
+    return fine_rows({0}, {row.steps, row.squares, row.of_0, row.of_1, row.mark}, how);
+  }
+  /// What worker 0 reads.
+  bool fine_rows(const std::vector<Key>& found, const std::vector<double>& rows, How how) {
+    const RowRead read{.reader = 0, .number = reads_++, .table = 0, .clock = clock_, .how = how};
+    ledger_->begin(0, read.number, 0, std::vector<Key>{0});
+    return !ledger_->end(read, found, rows).has_value();
+  }
+  [[nodiscard]] bool finds_nothing(How how) { return fine_rows({}, {}, how); }
+
+  std::optional<RowLedger> ledger_;
+  consistency::Clock clock_ = 0;
+  std::uint64_t reads_ = 0;
+};
+
+TEST_F(RowLedgerTest, AStepIsOfAllWorkersUpdatesOfAClock) {
+  start({.model = Ssp{1}, .rule = RowRule::kClockSteps});
+  push(0, 2);
+  push(1, 3);
+  EXPECT_TRUE(fine({})) << "a worker does not see its own step before it is taken";
+  EXPECT_FALSE(fine({.of_0 = 2}));
+  finish_clock();
+  push(1, 1);
+  finish_clock();
+  // Clock 0 must be there, clock 1 may.
+  EXPECT_FALSE(fine({}));
+  EXPECT_TRUE(fine({.steps = 1, .squares = 25, .of_0 = 2, .of_1 = 3}));
+  EXPECT_TRUE(fine({.steps = 2, .squares = 27, .of_0 = 2, .of_1 = 4})) << "the second step counts double";
+  EXPECT_FALSE(fine({.steps = 2, .squares = 13, .of_0 = 2, .of_1 = 3})) << "a step for each worker";
+  EXPECT_FALSE(fine({.steps = 2, .squares = 26, .of_0 = 2, .of_1 = 4}));
+}
+
+TEST_F(RowLedgerTest, OtherwiseEachMessageIsAStep) {
+  start({.model = Ssp{1}, .rule = RowRule::kSteps});
+  push(0, 2);
+  push(0, 1);
+  push(1, 3);
+  finish_clock();
+  finish_clock();
+  EXPECT_TRUE(fine({.steps = 2, .squares = 18, .of_0 = 3, .of_1 = 3}));
+  EXPECT_FALSE(fine({.steps = 3, .squares = 14, .of_0 = 3, .of_1 = 3}));
+  EXPECT_FALSE(fine({.steps = 1, .squares = 36, .of_0 = 3, .of_1 = 3}));
+}
+
+TEST_F(RowLedgerTest, WhatIsSmallIsKeptBack) {
+  start({.model = Bsp{}, .filter = "significant(least=5)"});
+  push(0, 3);
+  push(1, 4);
+  finish_clock();
+  EXPECT_TRUE(fine({.of_0 = 3})) << "who keeps it back sees it";
+  EXPECT_FALSE(fine({}));
+  EXPECT_FALSE(fine({.of_0 = 3, .of_1 = 4}));
+  push(1, 1);
+  finish_clock();
+  EXPECT_TRUE(fine({.of_0 = 3, .of_1 = 5}));
+  EXPECT_FALSE(fine({.of_0 = 3})) << "together they are large enough";
+  EXPECT_TRUE(fine({.of_1 = 5}, How::kCall)) << "a function does not see what is kept back";
+  for (const std::uint32_t worker : {0U, 1U}) ledger_->begin_barrier(worker);
+  finish_clock();
+  EXPECT_TRUE(fine({.of_0 = 3, .of_1 = 5}, How::kCall));
+}
+
+TEST_F(RowLedgerTest, TheFirstPushesAreDropped) {
+  start({.model = Asp{}, .sparse = true, .least = 3});
+  push(0, 10);
+  push(1, 200);
+  EXPECT_TRUE(fine({.of_0 = 10})) << "not sent yet";
+  finish_clock();
+  EXPECT_TRUE(fine({})) << "two have come";
+  push(0, 40);
+  finish_clock();
+  EXPECT_FALSE(fine({.of_0 = 50})) << "none was dropped";
+  EXPECT_TRUE(fine({.of_0 = 40}));
+}
+
+TEST_F(RowLedgerTest, WhatWasDroppedStaysDropped) {
+  start({.model = Asp{}, .sparse = true, .least = 2});
+  push(0, 10);
+  push(1, 200);
+  finish_clock();
+  EXPECT_TRUE(fine({.of_1 = 200}));
+  EXPECT_FALSE(fine({.of_0 = 10})) << "it was dropped";
+}
+
+TEST_F(RowLedgerTest, AsManyAreDroppedAsMustBe) {
+  start({.model = Asp{}, .sparse = true, .least = 2});
+  push(0, 10);
+  push(1, 200);
+  finish_clock();
+  EXPECT_TRUE(fine({})) << "who reads may not have seen the second one";
+  EXPECT_FALSE(ledger_->check_the_end().has_value());
+  EXPECT_TRUE(fine({.of_1 = 200}));
+  EXPECT_FALSE(ledger_->check_the_end().has_value());
+}
+
+TEST_F(RowLedgerTest, NoFewerAreDropped) {
+  start({.model = Sequential{}, .sparse = true, .least = 3});
+  for (const std::int64_t amount : {10, 20, 40}) {
+    push(0, amount);
+    ledger_->send(0, 0);
+    ledger_->end_push(0, 0, 0);
+  }
+  EXPECT_FALSE(fine({.of_0 = 30})) << "pushes are dropped in their order";
+  EXPECT_TRUE(fine({.of_0 = 60})) << "maybe one of another worker is dropped";
+  EXPECT_TRUE(ledger_->check_the_end().has_value()) << "there is none";
+}
+
+TEST_F(RowLedgerTest, WhatIsThereIsFoundOnce) {
+  start({.model = Ssp{0}, .sparse = true});
+  push(0, 2);
+  EXPECT_TRUE(finds_nothing(How::kScan)) << "its push was not sent";
+  EXPECT_FALSE(fine({.of_0 = 2}, How::kScan));
+  finish_clock();
+  EXPECT_FALSE(finds_nothing(How::kScan));
+  EXPECT_TRUE(fine({.of_0 = 2}, How::kScan));
+  EXPECT_FALSE(fine_rows({0, 0}, {0, 0, 2, 0, 0, 0, 0, 2, 0, 0}, How::kScan));
+  EXPECT_FALSE(fine_rows({1}, {0, 0, 2, 0, 0}, How::kScan)) << "nobody's key";
+}
+
+TEST_F(RowLedgerTest, AFunctionComesAfterTheUpdatesOfItsClock) {
+  start({.model = Bsp{}});
+  push(0, 2);
+  ledger_->mark(0, 0, std::vector<Key>{0});
+  push(1, 3);
+  finish_clock();
+  EXPECT_TRUE(fine({.of_0 = 2, .of_1 = 3, .mark = 5}));
+  EXPECT_FALSE(fine({.of_0 = 2, .of_1 = 3, .mark = 2}));
+  push(1, 4);
+  finish_clock();
+  EXPECT_TRUE(fine({.of_0 = 2, .of_1 = 7, .mark = 5}));
 }
 
 /// Two workers push to one row. Two pulls at the same time see what they have pushed in the shared column.

@@ -15,6 +15,9 @@
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
 #include "tests/simulation/churn.hpp"
+#include "tests/simulation/read_rows.hpp"
+#include "tests/simulation/rows.hpp"
+#include "tests/simulation/sparse_key.hpp"
 #include <verbena/consistency.hpp>
 #include <verbena/data_cursor.hpp>
 #include <verbena/server_function.hpp>
@@ -51,7 +54,7 @@ class Asked {
   Asked(const TableShape& table, std::span<const Key> keys, bool as_range)
       : keys_(keys.begin(), keys.end()), as_range_(as_range && !table.sparse) {
     if (!table.sparse) return;
-    for (Key& key : keys_) key = (key + 1) * 0x9e3779b97f4a7c15;
+    for (Key& key : keys_) key = sparse_key(key);
   }
   [[nodiscard]] Keys of() const {
     if (as_range_) return KeyRange{keys_.front(), keys_.back() + 1};
@@ -61,23 +64,6 @@ class Asked {
  private:
   std::vector<Key> keys_;
   bool as_range_;
-};
-
-/// Says what the rows are, as a pull would.
-struct ReadRows {
-  static constexpr std::string_view kName = "simulation-read";
-  explicit ReadRows(const FunctionCall& /*call*/) {}
-  template <class Value>
-  void on_row(const FunctionRow& row, const Value* values) {
-    read.keys.push_back(row.key());
-    for (std::uint32_t i = 0; i < row.width(); ++i) read.numbers.push_back(static_cast<double>(values[i]));
-  }
-  [[nodiscard]] FunctionResult result() const { return read; }
-  static void merge(FunctionResult& result, const FunctionResult& part, const FunctionCall& /*call*/) {
-    result.keys.insert(result.keys.end(), part.keys.begin(), part.keys.end());
-    result.numbers.insert(result.numbers.end(), part.numbers.begin(), part.numbers.end());
-  }
-  FunctionResult read;
 };
 
 /// Pushes the numbers that come with the keys.
@@ -96,9 +82,8 @@ struct AddToRows {
 };
 
 void register_functions() {
-  static const bool kOnce =
-      register_server_function<ReadRows>().ok() && register_server_function<AddToRows>().ok();
-  static_cast<void>(kOnce);
+  static_cast<void>(register_server_function<ReadRows>());  // if they are not there yet
+  static_cast<void>(register_server_function<AddToRows>());
 }
 
 /// What a worker does: random pulls, pushes and pauses between its clocks.
@@ -742,6 +727,7 @@ absl::Status Workload::check_the_end() {
 
 absl::Status run_workload(World& world, const Scenario& scenario, Session& session) {
   if (scenario.churn) return run_churn(world, scenario, session);
+  if (!scenario.row_tables.empty()) return run_rows(world, scenario, session);
   return Workload(world, scenario, session).run();
 }
 

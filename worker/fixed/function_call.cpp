@@ -36,7 +36,9 @@ void FunctionCallOperation::add_messages(const Keys& of, std::span<const double>
   if (of.is_range()) {
     for (const std::unique_ptr<Part>& part : table_.parts_) {
       const KeyRange has = part->range.keys();  // of a sparse table all keys
-      if (range_.first < has.last && has.first < range_.last) messages_.push_back({.part = part.get()});
+      // Not to a part without rows, either: its server may not be told of clocks.
+      if (std::max(range_.first, has.first) < std::min(range_.last, has.last))
+        messages_.push_back({.part = part.get()});
     }
     return;
   }
