@@ -65,8 +65,11 @@ void Launcher::wait(const StopSignals& signals) {
 
 absl::Status Launcher::start(const std::vector<Command>& commands) {
   absl::StatusOr<job::RunSecret> of_run = job::RunSecret::make(::getpid());
-  if (of_run.ok()) run_secret_.emplace(*std::move(of_run));
-  if (!run_secret_) spdlog::info("nobody can look into this run: {}", std::string(of_run.status().message()));
+  if (of_run.ok()) {
+    run_secret_.emplace(*std::move(of_run));
+  } else {
+    spdlog::info("nobody can look into this run: {}", std::string(of_run.status().message()));
+  }
   absl::StatusOr<std::shared_ptr<const transport::Secret>> secret =
       run_secret_ ? run_secret_->secret() : transport::Secret::random();
   if (!secret.ok()) return secret.status();
