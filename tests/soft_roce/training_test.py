@@ -17,6 +17,8 @@ RING_BYTES = (4096, 1 << 20)  # the smallest one allowed, and one that holds the
 MF = ["mf", "--data=/data/ratings.tsv", "--rank=8"]
 LDA = ["lda", "--data=/data/corpus.tsv", "--topics=8"]
 KGE = ["kge", "--data=/data/graph", "--dimension=24"]
+# Its tables are sparse: between machines rows are gathered and updates packed, on one host neither.
+CTR = ["ctr", "--data=/data/clicks.ffm", "--rank=2", "--batch=100", "--consistency=bsp"]
 WORD2VEC = ["word2vec", "--data=/data/corpus.tsv", "--dimension=16"]
 LOCALIZE = ("--allocation=localize",)
 INTENT = ("--allocation=intent",)
@@ -41,6 +43,7 @@ class TrainingTest(case.PairCase):
         cls.corpus = cls.folder / "corpus.tsv"
         cls.verbena("generate", "mf", f"--output={cls.ratings}", "--users=600", "--items=200", "--ratings=12000")
         cls.verbena("generate", "lda", f"--output={cls.corpus}", "--documents=150", "--topics=8", "--mean-length=80")
+        cls.verbena("generate", "ctr", f"--output={cls.folder / 'clicks.ffm'}", "--examples=3000", "--fields=6")
         cls.write_graph(cls.folder / "graph")
         cls.open_pair(files={f"/data/{path.relative_to(cls.folder)}": path
                              for path in cls.folder.rglob("*") if path.is_file()})
@@ -132,6 +135,9 @@ class TrainingTest(case.PairCase):
 
     def test_3_lda_has_the_bits_of_shared_memory(self):
         self.check_same_bits(LDA, SHORT)
+
+    def test_3_ctr_has_the_bits_of_shared_memory(self):
+        self.check_same_bits(CTR, "--passes=2")
 
     def test_4_essp_comes_near(self):
         self.check_comes_near("train_rmse", 0.1, MF, SHORT, "--consistency=essp:1")
