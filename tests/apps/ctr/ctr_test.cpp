@@ -271,7 +271,7 @@ TEST_F(CtrTest, FilesOfDifferentFormatsAreRefused) {
   std::ofstream(libsvm) << "1 1:1\n0 2:1\n";
   const std::string data_first = libsvm + ":1: expected LIBFFM, as in " + data() + ", found LIBSVM";
   const auto arguments = [&](std::vector<std::string> files) {
-    return [this, files](std::vector<std::string> more) {
+    return [files](std::vector<std::string> more) {
       more.insert(more.begin(), files.begin(), files.end());
       return with_options(make_ctr(), std::move(more));
     };
