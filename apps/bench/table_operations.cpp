@@ -148,7 +148,7 @@ class TableMeasurements {
   absl::Status push_batch();
   absl::Status push_by(const RuleCase& by);
   absl::Status pull_sparse(const SparsePullCase& pull);
-  absl::Status grow();
+  absl::Status pull_growing();
   absl::Status push_applied();
   absl::Status push_visible();
   absl::Status clock();
@@ -464,7 +464,7 @@ absl::Status TableMeasurements::pull_sparse(const SparsePullCase& pull) {
 
 /// One worker pushes new keys, another one pulls those that are there: while the table grows, then when it
 /// grows no more. A row's values are its key's number, and must be that or, before the push has come, 0.
-absl::Status TableMeasurements::grow() {
+absl::Status TableMeasurements::pull_growing() {
   constexpr std::size_t kPulledKeys = 100;
   constexpr std::size_t kPullsABatch = 5;
   auto job = start(ReadPath::kAuto, 2);
@@ -505,21 +505,15 @@ absl::Status TableMeasurements::grow() {
                  .bytes = kPulledKeys * kSmallWidth * sizeof(float),
                  .keys = kPulledKeys,
                  .samples = {}};
-  Result grown = growing;
-  grown.operation = "pull-grown";
-  grown.what = "the same when the table grows no more";
-  Result grow{.operation = "grow",
-              .what = "push of 1000 new keys with rows of 16 floats, and clock()",
-              .bytes = kBatchKeys * kSmallWidth * sizeof(float),
-              .keys = kBatchKeys,
-              .samples = {}};
+  Samples grown;
   std::vector<float> updates(kBatchKeys * kSmallWidth);
   for (std::size_t first = 0; first < keys.size(); first += kBatchKeys) {
-    for (std::size_t i = 0; i < updates.size(); ++i) updates[i] = static_cast<float>(first + i / kSmallWidth);
-    const Stopwatch one;
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      const std::size_t number = first + i / kSmallWidth;
+      updates[i] = static_cast<float>(number);
+    }
     RETURN_IF_ERROR(tables[0].push(std::span(keys).subspan(first, kBatchKeys), updates));
     RETURN_IF_ERROR((*job)->session(0).clock());
-    grow.samples.add(one.nanoseconds());
     for (std::size_t i = 0; i < kPullsABatch; ++i)
       RETURN_IF_ERROR(pull(first + kBatchKeys, /*is_grown=*/false, growing.samples));
   }
@@ -530,12 +524,10 @@ absl::Status TableMeasurements::grow() {
     last = values[0];
   }
   for (std::size_t i = 0; i < keys.size() / kBatchKeys * kPullsABatch; ++i)
-    RETURN_IF_ERROR(pull(keys.size(), /*is_grown=*/true, grown.samples));
+    RETURN_IF_ERROR(pull(keys.size(), /*is_grown=*/true, grown));
   growing.yardsticks.push_back(
-      {.name = "the same when the table grows no more", .value = grown.samples.percentile(0.5), .budget = 2});
-  for (Result* const result : {&grow, &growing, &grown}) {
-    if (options_.wants(result->operation)) report_.results.push_back(std::move(*result));
-  }
+      {.name = "the same when the table grows no more", .value = grown.percentile(0.5), .budget = 2});
+  report_.results.push_back(std::move(growing));
   return absl::OkStatus();
 }
 
@@ -823,16 +815,13 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
     options.progress(pull.name);
     RETURN_IF_ERROR(measurements.pull_sparse(pull));
   }
-  if (options.wants("grow") || options.wants("pull-growing") || options.wants("pull-grown")) {
-    options.progress("grow");
-    RETURN_IF_ERROR(measurements.grow());
-  }
   using Measurement = absl::Status (TableMeasurements::*)();
   constexpr std::pair<std::string_view, Measurement> kOthers[] = {
       {"push", &TableMeasurements::push},
       {"push-batch", &TableMeasurements::push_batch},
       {"push-applied", &TableMeasurements::push_applied},
       {"push-visible", &TableMeasurements::push_visible},
+      {"pull-growing", &TableMeasurements::pull_growing},
       {"clock", &TableMeasurements::clock},
       {"subscribe", &TableMeasurements::subscribe},
       {"pull-local", &TableMeasurements::pull_local},
