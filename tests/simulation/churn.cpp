@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/random_bits.hpp"
@@ -17,9 +18,6 @@ namespace verbena::simulation {
 using consistency::Clock;
 
 namespace {
-
-#define RETURN_IF_ERROR(expression) \
-  if (absl::Status status_ = (expression); !status_.ok()) return status_
 
 class ChurnWorkload {
  public:

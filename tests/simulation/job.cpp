@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/return_if_error.hpp"
 #include "consistency/rules.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
@@ -49,9 +50,6 @@ constexpr auto kNewsTime = seconds(5);
 constexpr auto kNewsTimeOfSilence = seconds(11);
 /// The same for a victim that not all had met yet: they wait for it.
 constexpr auto kNewsTimeOfStrangers = 2 * milliseconds(kTimeoutMs) + kNewsTimeOfSilence;
-
-#define RETURN_IF_ERROR(expression) \
-  if (absl::Status status_ = (expression); !status_.ok()) return status_
 
 struct WorkerNode {
   SimulatedTransport* transport = nullptr;  ///< nullptr before it begins and after it has ended

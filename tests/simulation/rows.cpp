@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/return_if_error.hpp"
 #include "tests/maximum_rule.hpp"
 #include "tests/simulation/read_rows.hpp"
 #include "tests/simulation/row_ledger.hpp"
@@ -26,9 +27,6 @@ using consistency::Clock;
 using std::chrono::microseconds;
 
 namespace {
-
-#define RETURN_IF_ERROR(expression) \
-  if (absl::Status status_ = (expression); !status_.ok()) return status_
 
 /// Under a name of its own, since other tests register theirs.
 struct LargestPushed : testing::Maximum {

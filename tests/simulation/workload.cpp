@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
 #include "tests/simulation/churn.hpp"
@@ -29,9 +30,6 @@ using consistency::Clock;
 using std::chrono::microseconds;
 
 namespace {
-
-#define RETURN_IF_ERROR(expression) \
-  if (absl::Status status_ = (expression); !status_.ok()) return status_
 
 using AnyTable = std::variant<Table<float>, Table<double>, Table<std::int32_t>, Table<std::int64_t>>;
 
