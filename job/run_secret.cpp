@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -15,7 +14,7 @@
 #include <utility>
 
 #include "base/decimal.hpp"
-#include "base/return_if_error.hpp"
+#include "job/environment.hpp"
 
 namespace verbena::job {
 namespace {
@@ -34,8 +33,7 @@ bool is_private(const fs::path& folder) {
 
 /// The folder of this user's runs, whether it is there or not.
 fs::path folder() {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the environment
-  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  const char* const runtime = own_environment("XDG_RUNTIME_DIR");
   if (runtime != nullptr && fs::path(runtime).is_absolute() && is_private(runtime))
     return fs::path(runtime) / "verbena";
   return fs::path("/tmp") / fmt::format("verbena-{}", ::geteuid());
