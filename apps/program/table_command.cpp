@@ -77,10 +77,6 @@ absl::StatusOr<ObservedTable> the_table(Observer& observer, const TableOptionsGi
   return std::move(found->front());
 }
 
-void show(const TableOptionsGiven& options, const ObservedTable& table, const std::vector<SeenRow>& rows) {
-  put(stdout, options.json ? job::to_line(inspect::to_json(rows), 2) : inspect::to_text(table, rows));
-}
-
 absl::Status stats(Observer& observer, const TableOptionsGiven& options) {
   const absl::StatusOr<inspect::JobStats> seen = inspect::look_at_job(observer, options.tables);
   if (!seen.ok()) return seen.status();
@@ -88,22 +84,27 @@ absl::Status stats(Observer& observer, const TableOptionsGiven& options) {
   return absl::OkStatus();
 }
 
-absl::Status top(Observer& observer, const TableOptionsGiven& options) {
+/// Shows the rows of the table that `rows_of` finds.
+template <class RowsOf>
+absl::Status show_rows(Observer& observer, const TableOptionsGiven& options, const RowsOf& rows_of) {
   const absl::StatusOr<ObservedTable> table = the_table(observer, options);
   if (!table.ok()) return table.status();
-  const absl::StatusOr<std::vector<SeenRow>> rows = inspect::largest_rows(observer, *table, options.count);
+  const absl::StatusOr<std::vector<SeenRow>> rows = rows_of(*table);
   if (!rows.ok()) return rows.status();
-  show(options, *table, *rows);
+  put(stdout, options.json ? job::to_line(inspect::to_json(*rows), 2) : inspect::to_text(*table, *rows));
   return absl::OkStatus();
 }
 
+absl::Status top(Observer& observer, const TableOptionsGiven& options) {
+  return show_rows(observer, options, [&](const ObservedTable& table) {
+    return inspect::largest_rows(observer, table, options.count);
+  });
+}
+
 absl::Status get(Observer& observer, const TableOptionsGiven& options) {
-  const absl::StatusOr<ObservedTable> table = the_table(observer, options);
-  if (!table.ok()) return table.status();
-  const absl::StatusOr<std::vector<SeenRow>> rows = inspect::rows_of(observer, *table, options.keys);
-  if (!rows.ok()) return rows.status();
-  show(options, *table, *rows);
-  return absl::OkStatus();
+  return show_rows(observer, options, [&](const ObservedTable& table) {
+    return inspect::rows_of(observer, table, options.keys);
+  });
 }
 
 absl::Status export_table(Observer& observer, const TableOptionsGiven& options) {
