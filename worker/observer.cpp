@@ -17,6 +17,7 @@
 #include "transport/backends.hpp"
 #include "transport/message_outbox.hpp"
 #include "transport/transport.hpp"
+#include "worker/options.hpp"
 #include <verbena/observer.hpp>
 
 namespace verbena {
@@ -30,26 +31,6 @@ constexpr auto kWaitSlice = std::chrono::milliseconds(100);
 constexpr std::uint32_t kMostTables = 65'536;
 /// Of an answer, if each but the last is full.
 constexpr std::size_t kMostPieces = protocol::kMaxAnswerWords / protocol::kMaxInspectedWords + 1;
-
-absl::StatusOr<ObservedTable> table_of(const protocol::OpenTable& open) {
-  const absl::StatusOr<ConsistencyModel> model = parse_consistency(open.consistency);
-  if (!model.ok()) return model.status();
-  const bool is_sparse = open.key_space == KeySpace::kSparse;
-  ObservedTable table{.number = open.table, .type = open.value_type};
-  table.options.name = open.name;
-  table.options.key_space = open.key_space;
-  table.options.rows = is_sparse ? 0 : open.rows;
-  table.options.expected_rows = is_sparse ? open.rows : 0;
-  table.options.width = open.width;
-  table.options.consistency = *model;
-  table.options.allocation = open.allocation;
-  table.options.rule = open.rule;
-  table.options.initial = open.initial;
-  table.options.seed = open.seed;
-  table.options.admission = open.admission;
-  table.options.eviction = open.eviction;
-  return table;
-}
 
 }  // namespace
 
@@ -111,11 +92,11 @@ class Observer::Core {
       absl::StatusOr<protocol::OpenTable> open =
           ask<protocol::OpenTable>(links_.front(), protocol::Describe{number});
       if (!open.ok()) return open.status();
-      absl::StatusOr<ObservedTable> table = table_of(*open);
-      if (!table.ok()) return fail(links_.front(), table.status());
-      if (table->number != number)
+      absl::StatusOr<TableOptions> options = worker::from_wire(*open);
+      if (!options.ok()) return fail(links_.front(), options.status());
+      if (open->table != number)
         return fail(links_.front(), absl::InvalidArgumentError("described another table"));
-      tables.push_back(*std::move(table));
+      tables.push_back({.number = number, .options = *std::move(options), .type = open->value_type});
     }
     return tables;
   }

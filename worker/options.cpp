@@ -41,6 +41,26 @@ protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, V
           .eviction = options.eviction};
 }
 
+absl::StatusOr<TableOptions> from_wire(const protocol::OpenTable& open) {
+  const absl::StatusOr<ConsistencyModel> model = parse_consistency(open.consistency);
+  if (!model.ok()) return model.status();
+  const bool is_sparse = open.key_space == KeySpace::kSparse;
+  TableOptions options;
+  options.name = open.name;
+  options.key_space = open.key_space;
+  options.rows = is_sparse ? 0 : open.rows;
+  options.width = open.width;
+  options.consistency = *model;
+  options.allocation = open.allocation;
+  options.rule = open.rule;
+  options.expected_rows = is_sparse ? open.rows : 0;
+  options.initial = open.initial;
+  options.seed = open.seed;
+  options.admission = open.admission;
+  options.eviction = open.eviction;
+  return options;
+}
+
 absl::Status check_same(const TableCore& table, const TableOptions& options, ValueType type) {
   std::string differences = protocol::differences(
       to_wire(table.number(), table.options(), table.value_type()), to_wire(table.number(), options, type));

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "base/decimal.hpp"
 #include "job/run_secret.hpp"
 #include "job/server_place.hpp"
 
