@@ -59,7 +59,11 @@ void JobTest::expect_to_learn_under_every_model(const Parsed& parsed, const std:
 
 void JobTest::expect_to_learn_with_rows_that_move(const Parsed& parsed, const Moving& moving,
                                                   const std::string& objective, double least) {
-  for (const std::string& lookahead : moving.lookaheads) {
+  std::vector<std::string> lookaheads = moving.lookaheads;
+#ifdef VERBENA_SANITIZED
+  lookaheads.resize(1);
+#endif
+  for (const std::string& lookahead : lookaheads) {
     SCOPED_TRACE("lookahead " + lookahead);
     std::vector<std::string> arguments = {"--allocation", moving.allocation, "--lookahead", lookahead};
     arguments.insert(arguments.end(), moving.arguments.begin(), moving.arguments.end());

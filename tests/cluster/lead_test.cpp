@@ -23,11 +23,11 @@ INSTANTIATE_TEST_SUITE_P(, LeadTest, ::testing::Values(Maps::kAll, Maps::kOwnNod
                          [](const auto& maps) { return to_string(maps.param); });
 
 TEST_P(LeadTest, NoWorkerIsFartherAheadThanItMay) {
-  constexpr std::uint32_t kWorkers = 3;
+  constexpr std::uint32_t kLeadWorkers = 3;
   constexpr std::int64_t kLeadClocks = 200;
   for (const std::uint32_t most : {0U, 2U}) {
-    std::vector<std::atomic<std::int64_t>> begun(kWorkers);
-    const ClusterResult result = run_cluster(over(GetParam(), 2, kWorkers), [&](Session& session) {
+    std::vector<std::atomic<std::int64_t>> begun(kLeadWorkers);
+    const ClusterResult result = run_cluster(over(GetParam(), 2, kLeadWorkers), [&](Session& session) {
       std::mt19937 random(session.rank());
       RETURN_IF_ERROR(session.limit_lead(most));
       const std::int64_t first = session.current_clock();

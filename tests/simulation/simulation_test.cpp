@@ -29,7 +29,7 @@ using std::chrono::seconds;
 #ifdef VERBENA_SANITIZED
 constexpr std::uint64_t kSeeds = 100;
 #else
-constexpr std::uint64_t kSeeds = 1500;
+constexpr std::uint64_t kSeeds = 1000;
 #endif
 
 class SimulationTest : public ::testing::TestWithParam<Model> {

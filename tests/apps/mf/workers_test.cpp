@@ -114,7 +114,12 @@ std::vector<double> numbers_in(const std::string& text) {
 /// whether rows move; except that those that stay are added to, which rounds.
 TEST_F(MfWorkersTest, BlocksThatMoveAreTrainedAsThoseThatStay) {
   const std::vector<std::string> localize = {"--allocation", "localize", "--evaluate-every", "10"};
-  for (const std::string blocks : {"3", "7", "9", "12"}) {
+#ifdef VERBENA_SANITIZED
+  constexpr std::array kBlocks = {"9"};
+#else
+  constexpr std::array kBlocks = {"3", "7", "9", "12"};
+#endif
+  for (const std::string blocks : kBlocks) {
     SCOPED_TRACE(blocks + " blocks");
     const std::string stayed = train(Bsp{}, 3, {"--clocks-per-iteration", blocks, "--evaluate-every", "10"});
     EXPECT_GT(stayed.size(), 1000U);
