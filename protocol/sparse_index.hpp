@@ -29,9 +29,15 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "base/word_copy.hpp"
 #include "protocol/row.hpp"
 #include <verbena/keys.hpp>
 
@@ -135,19 +141,42 @@ struct IndexAnswer {
   Row row = {};
 };
 
+/// A word of an index that its lane may be changing. Acquire: what the lane has written before it, such as
+/// the row and its key, is seen after it.
+inline std::uint64_t load_word(const std::uint64_t& word) {
+  return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
+}
+
+/// Bit 4 · i: entry i has the tag. Without a branch for each entry, whose outcome no processor could predict.
+inline std::uint32_t entries_with_tag(const IndexBucket& bucket, std::uint64_t tag) {
+#if defined(__SSE2__) && !VERBENA_WORDS_ARE_ATOMIC
+  // The tag is the last of the four 16-bit numbers of a word. Each of the loads reads two aligned words, each
+  // of them whole (base/word_copy.hpp), and on this processor all loads are acquiring.
+  const auto* const pairs = reinterpret_cast<const __m128i*>(&bucket);
+  const __m128i wanted = _mm_set1_epi16(static_cast<short>(tag));
+  const auto equal = [&](std::size_t pair) { return _mm_cmpeq_epi16(_mm_load_si128(pairs + pair), wanted); };
+  const auto first = static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(equal(0), equal(1))));
+  const auto last = static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(equal(2), equal(3))));
+  std::atomic_signal_fence(std::memory_order_acquire);
+  // Bit 4 · w + 3 for word w, the first of which is the header.
+  return (first | last << 16) >> 7 & 0x1111111;
+#else
+  std::uint32_t found = 0;
+  for (std::size_t i = 0; i < IndexBucket::kEntries; ++i)
+    found |= std::uint32_t{IndexEntry::tag(load_word(bucket.entries[i])) == tag} << 4 * i;
+  return found;
+#endif
+}
+
 /// Looks for a key in a segment that its lane may be changing. `has_key(row)`: whether the row is that of the
 /// key.
 template <class HasKey>
 IndexAnswer look_up(const IndexSegment& segment, const KeyHash& hash, const HasKey& has_key) {
-  const auto load = [](const std::uint64_t& word) {
-    // Acquire: what the lane has written before the entry, such as the row and its key, is seen after it.
-    return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
-  };
   const std::uint64_t tag = hash.tag();
   IndexAnswer answer;
   const auto is_in = [&](const IndexBucket& bucket) {
-    for (const std::uint64_t& word : bucket.entries) {
-      const std::uint64_t entry = load(word);
+    for (std::uint32_t left = entries_with_tag(bucket, tag); left != 0; left &= left - 1) {
+      const std::uint64_t entry = load_word(bucket.entries[std::countr_zero(left) / 4]);
       if (IndexEntry::tag(entry) != tag || !has_key(IndexEntry::row(entry))) continue;
       answer = {IndexAnswer::Kind::kFound, IndexEntry::row(entry)};
       return true;
@@ -155,7 +184,7 @@ IndexAnswer look_up(const IndexSegment& segment, const KeyHash& hash, const HasK
     return false;
   };
   const IndexBucket& own = segment.buckets[hash.bucket()];
-  const std::uint64_t header = load(own.header);
+  const std::uint64_t header = load_word(own.header);
   if ((header & IndexBucket::kRetired) != 0) return {IndexAnswer::Kind::kRetired, {}};
   if (is_in(own) || is_in(segment.buckets[hash.bucket() + 1])) return answer;
   if ((header & IndexBucket::kHasOverflow) != 0)

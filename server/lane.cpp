@@ -38,8 +38,10 @@ constexpr std::uint8_t bit_of(std::uint32_t worker) {
 
 constexpr int kTasksPerPoll = 16;
 constexpr std::size_t kPrefetchRecords = 4;
-/// For a record of a sparse table: how many records ahead its place in the index is fetched, and then, this
-/// many records ahead, its row.
+/// Of so many records of a sparse table the memory is fetched together.
+constexpr std::size_t kTogether = 64;
+/// For a key of a call: how many keys ahead its place in the index is fetched, and then, this many keys
+/// ahead, its row.
 constexpr std::size_t kIndexAhead = 32;
 constexpr std::size_t kRowAhead = 16;
 /// How many values of rows, or how many rows, a call looks at in a poll: some tens of microseconds.
@@ -256,33 +258,43 @@ void Lane::apply_dense(Table& table, std::size_t records, std::span<const std::b
   }
 }
 
-/// A record's row is found in two steps, each of which waits for memory: so others are begun meanwhile.
+/// A record's row is found in two steps, each of which waits for memory. So each step is taken for many
+/// records before the next, in a loop so short that the processor has several of them under way.
 void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload,
                         const protocol::PushOrigin& origin) {
   struct Ahead {
     Key key = kNoKey;
     protocol::KeyHash hash{kNoKey};
+    std::optional<Row> row;  ///< probably the key's
   };
-  static_assert(std::has_single_bit(kIndexAhead));
-  std::array<Ahead, kIndexAhead> ahead;
+  std::array<Ahead, kTogether> ahead;
   const std::size_t stride = table.shard->stride_bytes;
   SparsePart& part = *table.part.sparse;
-  for (std::size_t i = 0; i < records + kIndexAhead; ++i) {
-    // Record i - kIndexAhead is due. Its key was checked when it came, but the worker can still write there:
-    // the key that is used must be the one that is checked here.
-    Ahead& one = ahead[i % kIndexAhead];
-    if (i >= kIndexAhead && part.keys().has(one.key, one.hash)) [[likely]] {
-      if (const std::optional<Row> row = row_to_change(table, one.hash, one.key, origin))
-        apply_to(table, *row, protocol::record_values(payload, stride, i - kIndexAhead));
-    }
-    if (i < records) {
-      const Key key = protocol::record_key(payload, stride, i);
-      one = {key, protocol::KeyHash(key)};
+  for (std::size_t begin = 0; begin < records; begin += kTogether) {
+    const std::size_t count = std::min(kTogether, records - begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      Ahead& one = ahead[i];
+      one.key = protocol::record_key(payload, stride, begin + i);
+      one.hash = protocol::KeyHash(one.key);
       part.prefetch(one.hash);
     }
-    if (i < kIndexAhead - kRowAhead || i - (kIndexAhead - kRowAhead) >= records) continue;
-    const Ahead& next = ahead[(i + kRowAhead) % kIndexAhead];
-    if (const std::optional<Row> row = part.probable_row(next.hash)) part.prefetch(*row);
+    for (std::size_t i = 0; i < count; ++i) {
+      Ahead& one = ahead[i];
+      one.row = part.probable_row(one.hash);
+      if (one.row) part.prefetch(*one.row);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      // The key was checked when it came, but the worker can still write there: the key that is used must be
+      // the one that is checked here.
+      const Ahead& one = ahead[i];
+      if (!part.keys().has(one.key, one.hash)) [[unlikely]]
+        continue;
+      // Meanwhile rows may have come, but none has gone, or become another key's.
+      const std::optional<Row> row = one.row && part.key_of(*one.row) == one.key
+                                         ? one.row
+                                         : row_to_change(table, one.hash, one.key, origin);
+      if (row) apply_to(table, *row, protocol::record_values(payload, stride, begin + i));
+    }
   }
 }
 

@@ -38,16 +38,27 @@ bool put(IndexBucket& bucket, std::uint64_t entry) {
 
 absl::StatusOr<SparseIndex> SparseIndex::create(Memory& memory, std::uint32_t keys_of_segment) {
   SparseIndex index(memory, keys_of_segment);
-  const auto segment = memory.add_segment();
+  const auto segment = index.add_segment();
   if (!segment.ok()) return segment.status();
   const auto directory = memory.add_directory(1);
   if (!directory.ok()) return directory.status();
   index.directory_ = *directory;
-  index.keys_of_.resize(*segment + 1);
   index.segments_ = 1;
   store(index.directory_[0], DirectoryEntry::make(*segment, 0));
   memory.publish_directory();
   return index;
+}
+
+absl::StatusOr<std::uint32_t> SparseIndex::add_segment() {
+  const auto number = memory_.add_segment();
+  if (!number.ok()) return number;
+  if (*number >= keys_of_.size()) {
+    keys_of_.resize(*number + 1);
+    segment_at_.resize(*number + 1);
+  }
+  keys_of_[*number] = 0;
+  segment_at_[*number] = &memory_.segment(*number);
+  return number;
 }
 
 IndexAnswer SparseIndex::find(const KeyHash& hash, Key key) const {
@@ -64,7 +75,7 @@ absl::Status SparseIndex::insert(const KeyHash& hash, Row row) {
     // Divided again and again, if all keys of the segment go the same way.
     if (keys_of_[number] >= most_keys_ && (divided = divide(hash)).ok()) continue;
     // A segment that cannot be divided is filled to the last entry.
-    if (place(memory_.segment(number), hash, entry)) {
+    if (place(*segment_at_[number], hash, entry)) {
       ++keys_of_[number];
       ++keys_;
       return absl::OkStatus();
@@ -129,17 +140,15 @@ absl::Status SparseIndex::divide(const KeyHash& hash) {
   if (depth == depth_) RETURN_IF_ERROR(double_directory());
   std::uint32_t numbers[2];
   for (std::uint32_t& number : numbers) {
-    const auto added = memory_.add_segment();
+    const auto added = add_segment();
     if (!added.ok()) {
       if (&number == &numbers[1]) memory_.retire_segment(numbers[0]);
       return added.status();
     }
     number = *added;
-    if (number >= keys_of_.size()) keys_of_.resize(number + 1);
-    keys_of_[number] = 0;
   }
-  IndexSegment& old = memory_.segment(DirectoryEntry::segment(where));
-  IndexSegment* const halves[2] = {&memory_.segment(numbers[0]), &memory_.segment(numbers[1])};
+  IndexSegment& old = *segment_at_[DirectoryEntry::segment(where)];
+  IndexSegment* const halves[2] = {segment_at_[numbers[0]], segment_at_[numbers[1]]};
   std::uint32_t keys[2] = {0, 0};
   copy(old, depth, halves, keys);
   for (std::size_t half = 0; half < 2; ++half) keys_of_[numbers[half]] = keys[half];

@@ -89,8 +89,9 @@ class SparseIndex {
     return directory_[hash.segment_bits(depth_)];
   }
   [[nodiscard]] protocol::IndexSegment& segment_of(const protocol::KeyHash& hash) const {
-    return memory_.segment(protocol::DirectoryEntry::segment(entry_of(hash)));
+    return *segment_at_[protocol::DirectoryEntry::segment(entry_of(hash))];
   }
+  absl::StatusOr<std::uint32_t> add_segment();
   std::uint64_t* find_word(const protocol::KeyHash& hash, protocol::Row row) const;
   void forget_overflow(protocol::IndexSegment& segment, std::uint32_t bucket) const;
   static bool place(protocol::IndexSegment& segment, const protocol::KeyHash& hash, std::uint64_t entry);
@@ -103,8 +104,9 @@ class SparseIndex {
   Memory& memory_;
   std::uint32_t most_keys_;  ///< of a segment
   std::span<std::uint64_t> directory_;
-  std::uint32_t depth_ = 0;             ///< of the directory
-  std::vector<std::uint32_t> keys_of_;  ///< by segment
+  std::uint32_t depth_ = 0;                          ///< of the directory
+  std::vector<std::uint32_t> keys_of_;               ///< by segment
+  std::vector<protocol::IndexSegment*> segment_at_;  ///< by number
   std::uint64_t keys_ = 0;
   std::size_t segments_ = 0;  ///< in use
 };

@@ -100,14 +100,6 @@ void SparsePart::publish_directory() {
   std::atomic_ref(*root_).store(depth_, std::memory_order_release);
 }
 
-Key SparsePart::key_of(Row row) const {
-  return *key_word(row);  // readers may be reading it; only the lane writes it
-}
-
-std::uint64_t* SparsePart::key_word(Row row) const {
-  return reinterpret_cast<std::uint64_t*>(rows_.values(row) - sizeof(Key));
-}
-
 std::optional<Row> SparsePart::find(const KeyHash& hash, Key key) const {
   const IndexAnswer answer = index_->find(hash, key);
   if (answer.kind == IndexAnswer::Kind::kFound) return answer.row;

@@ -67,7 +67,9 @@ class SparsePart final : private SparseIndex::Memory {
   /// Those with smaller numbers are there.
   [[nodiscard]] std::uint64_t rows_made() const { return next_row_; }
   /// As the row has it; kNoKey: it is free, or gone.
-  [[nodiscard]] Key key_of(protocol::Row row) const override;
+  [[nodiscard]] Key key_of(protocol::Row row) const override {
+    return *key_word(row);  // readers may be reading it; only the lane writes it
+  }
 
   [[nodiscard]] std::optional<protocol::Row> find(const protocol::KeyHash& hash, Key key) const;
   /// There is another push to a key without a row; true: it is to get one.
@@ -138,7 +140,9 @@ class SparsePart final : private SparseIndex::Memory {
   absl::StatusOr<RegionDesk::Order*> take(Spare& spare, protocol::RegionKind kind, std::uint32_t number);
   /// A row that no key has, and no worker reads, unless it scans all of them.
   absl::StatusOr<protocol::Row> take_row();
-  [[nodiscard]] std::uint64_t* key_word(protocol::Row row) const;
+  [[nodiscard]] std::uint64_t* key_word(protocol::Row row) const {
+    return reinterpret_cast<std::uint64_t*>(rows_.values(row) - sizeof(Key));
+  }
   void clear_books(protocol::Row row) const;
 
   const Shape shape_;

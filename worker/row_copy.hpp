@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "base/word_copy.hpp"
@@ -15,15 +16,27 @@ constexpr bool is_short_row(std::size_t bytes) {
   return bytes <= 128 && bytes % kBlockBytes == 0;
 }
 
-/// Copies from private memory.
+/// One of a few numbers.
+constexpr bool is_narrow_row(std::size_t bytes) {
+  return bytes < kBlockBytes;
+}
+
+/// REQUIRES: bytes % kStepBytes == 0
+template <std::size_t kStepBytes>
+inline void copy_in_steps(std::byte* __restrict to, const std::byte* __restrict from, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += kStepBytes) {
+    // Nothing; else the compiler makes a memmove() of the loop.
+    asm("" : "+r"(at));  // NOLINT(hicpp-no-assembler)
+    std::memcpy(to + at, from + at, kStepBytes);
+  }
+}
+
+/// Copies from private memory. REQUIRES: bytes % 4 == 0
 inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from, std::size_t bytes) {
   if (is_short_row(bytes)) {
-    for (std::size_t at = 0; at < bytes; at += kBlockBytes) {
-      asm(""
-          : "+r"(
-              at));  // NOLINT(hicpp-no-assembler): nothing; else the compiler makes a memmove() of the loop
-      std::memcpy(to + at, from + at, kBlockBytes);
-    }
+    copy_in_steps<kBlockBytes>(to, from, bytes);
+  } else if (is_narrow_row(bytes)) {
+    copy_in_steps<sizeof(std::uint32_t)>(to, from, bytes);
   } else {
     std::memcpy(to, from, bytes);
   }
@@ -33,6 +46,14 @@ inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from,
 inline void copy_shared_row(ValueType type, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (!VERBENA_WORDS_ARE_ATOMIC && is_short_row(bytes)) {
     copy_row(to, from, bytes);
+    return;
+  }
+  if (!VERBENA_WORDS_ARE_ATOMIC && is_narrow_row(bytes)) {
+    if (value_bytes(type) == sizeof(std::uint32_t)) {
+      copy_in_steps<sizeof(std::uint32_t)>(to, from, bytes);
+    } else {
+      copy_in_steps<sizeof(std::uint64_t)>(to, from, bytes);
+    }
     return;
   }
   const auto copy = [&]<class Word>(Word* words) {

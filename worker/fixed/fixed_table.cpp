@@ -15,6 +15,7 @@
 #include "protocol/placement.hpp"
 #include "worker/fixed/pull_now.hpp"
 #include "worker/fixed/sparse_table.hpp"
+#include "worker/row_copy.hpp"
 
 namespace verbena::worker {
 
@@ -100,7 +101,7 @@ class TypedTable final : public Base {
       const UpdateBuffer::Found found = part.current->find_or_add(row, key);
       if (found.values == nullptr) return false;
       if (found.fresh) {
-        std::memcpy(found.values, update, this->layout_.row_bytes);
+        copy_row(found.values, update, this->layout_.row_bytes);
       } else {
         rule.combine_as<Value>(found.values, update);
       }

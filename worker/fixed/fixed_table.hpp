@@ -89,7 +89,7 @@ class FixedTable : public TableCore {
     return *(last_part_ = &find_part(key));
   }
   /// Of a sparse table.
-  [[nodiscard]] Part& part_of(const protocol::KeyHash& hash) { return *part_of_hash_[hash.part()]; }
+  [[nodiscard]] Part& part_of(const protocol::KeyHash& hash) { return *parts_[part_of_hash_[hash.part()]]; }
   [[nodiscard]] Part& part(std::uint32_t server, std::uint32_t lane);
   /// In parts_.
   [[nodiscard]] std::size_t place_of(const Part& part) const {
@@ -139,7 +139,8 @@ class FixedTable : public TableCore {
   const bool keeps_own_apart_;
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
-  std::vector<Part*> part_of_hash_;           ///< by KeyHash::part(), if the table is sparse
+  /// Places in parts_, by KeyHash::part(), if the table is sparse. Small, for each key of a pull looks here.
+  std::vector<std::uint16_t> part_of_hash_;
   Part* last_part_ = nullptr;
   bool ships_all_ = false;  ///< the next ship() keeps nothing back
   Shipping shipping_;

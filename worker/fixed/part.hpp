@@ -33,6 +33,14 @@ struct alignas(64) Part {
     std::uint64_t* counter = nullptr;  ///< of reads at min_clock, in the staleness histogram
   };
 
+  /// How the rows of a sparse part are read in place, the same for all lookups of one call.
+  struct InPlace {
+    std::uint64_t call = 0;   ///< the table's number of the call
+    bool is_allowed = false;  ///< but for rows with own updates that are under way
+    bool is_plain = false;    ///< a row is what lies there, without a further look
+    SparseView::Snapshot view;
+  };
+
   // What each read needs first is in one cache line.
   protocol::RowRange range;
   Reading reading;
@@ -53,6 +61,7 @@ struct alignas(64) Part {
   /// Where the rows of a sparse table are on the server; `mapped` and `rows` are unused, and each row is
   /// named by its key. nullptr if the table is dense.
   std::unique_ptr<SparseView> sparse;
+  InPlace in_place;
 
   /// There are updates of this worker that have not been sent.
   [[nodiscard]] bool has_own() const { return !current->empty() || (kept != nullptr && !kept->empty()); }

@@ -47,6 +47,21 @@ class RowIndex {
       map_[index_of(row)] = {number, generation_};
     }
   }
+  /// find() in one step with set(), if it has none. Returns what find() would have.
+  std::uint32_t find_or_set(protocol::Row row, std::uint32_t number) {
+    if (!is_sparse_) [[likely]] {
+      std::uint32_t& there = array_[index_of(row)];
+      if (there != 0) return there;
+      there = number;
+      return 0;
+    }
+    const auto [found, is_new] = map_.try_emplace(index_of(row), Number{number, generation_});
+    if (is_new) return 0;
+    Number& there = found->second;
+    if (there.generation == generation_) return there.number;
+    there = {number, generation_};
+    return 0;
+  }
   void erase(protocol::Row row) {
     if (!is_sparse_) [[likely]] {
       array_[index_of(row)] = 0;
@@ -62,8 +77,10 @@ class RowIndex {
     }
     ++generation_;
     // Rows that have numbers again and again keep their places, until there are too many of others.
-    if (map_.size() <= kMostPlaces + 4 * rows.size() && generation_ != 0) return;
+    const std::size_t most = kMostPlaces + 4 * rows.size();
+    if (map_.size() <= most && generation_ != 0) return;
     map_.clear();
+    map_.reserve(most + rows.size());
   }
 
  private:

@@ -36,9 +36,8 @@ constexpr int kMostRetired = 1000;
 constexpr std::size_t kMostKnownRows = std::size_t{1} << 23;
 /// Of a row that has not been found (RowHandles). Others say the part, by its place in parts_, and the row.
 constexpr std::uint64_t kNoPlace = UINT64_MAX;
-/// A key is hashed so many keys before its row is copied, and its entry is looked for so many.
-constexpr std::size_t kIndexAhead = 32;
-constexpr std::size_t kRowAhead = 16;
+/// Of so many keys the memory is fetched together.
+constexpr std::size_t kTogether = 64;
 
 /// Tables of a process have different ones. Not 0.
 std::uint64_t next_number_of_handles() {
@@ -104,7 +103,8 @@ absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDe
     if (!reads_in_place(is_mapped)) part->sparse->read_from_afar();
     all_mapped_ &= part->sparse->is_mapped();
     const KeyRange hashes = part->sparse->keys().parts();
-    for (std::uint64_t hash = hashes.first; hash < hashes.last; ++hash) part_of_hash_[hash] = part.get();
+    for (std::uint64_t hash = hashes.first; hash < hashes.last; ++hash)
+      part_of_hash_[hash] = static_cast<std::uint16_t>(parts_.size());
     RETURN_IF_ERROR(add_part(std::move(part), is_mapped));
   }
   return absl::OkStatus();
@@ -180,43 +180,53 @@ absl::Status SparseTable::pull(KeyRange range, std::byte* out, std::size_t value
   return pull_rows(KeyRun{range}, out, values, [&](const auto& all) { return pull_now(all, 0, out); });
 }
 
-/// Rows that are cached nowhere are found in two steps, each of which waits for memory: so others are begun
-/// meanwhile.
+void SparseTable::prepare(Part& part) {
+  if (part.reading.epoch != session_.epoch()) refresh(part);
+  Part::InPlace& in_place = part.in_place;
+  in_place.call = calls_;
+  in_place.is_allowed = part.cache == nullptr && part.reading.allowed && part.sparse->is_mapped();
+  const bool predicts = layout_.rule.predicts() && part.has_own();
+  in_place.is_plain = in_place.is_allowed && !part.reading.has_outstanding && !predicts;
+  if (in_place.is_allowed) in_place.view = part.sparse->snapshot();
+}
+
+/// Rows that are cached nowhere are found in two steps, each of which waits for memory. So each step is taken
+/// for many keys before the next, in a loop so short that the processor has several of them under way.
 template <class Keys, class Use>
 [[gnu::always_inline]] inline std::size_t SparseTable::look_up(const Keys& keys, std::size_t from,
                                                                const Use& use) {
-  static_assert(std::has_single_bit(kIndexAhead));
-  std::array<Ahead, 2 * kIndexAhead> ahead;
+  std::array<Ahead, kTogether> ahead;
   const std::size_t row_bytes = layout_.row_bytes;
-  const auto at = [&](std::size_t i) -> Ahead& { return ahead[i % ahead.size()]; };
-  const auto find_segment = [&](std::size_t i) {
-    Ahead& one = at(i);
-    one.hash = KeyHash(keys[i]);
-    one.part = &part_of(one.hash);
-    one.answer.kind = IndexAnswer::Kind::kRetired;
-    one.row = nullptr;
-    if (one.part->reading.epoch != session_.epoch()) refresh(*one.part);
-    const bool in_place = one.part->cache == nullptr && can_read_in_place(*one.part, keys[i]);
-    one.segment = in_place ? one.part->sparse->segment(one.hash) : nullptr;
-    if (one.segment != nullptr) base::prefetch_to_read(&one.segment->buckets[one.hash.bucket()]);
-  };
-  const auto find_row = [&](std::size_t i) {
-    Ahead& one = at(i);
-    if (one.segment == nullptr) return;
-    one.answer = protocol::look_up_probably(*one.segment, one.hash);
-    if (one.answer.kind != IndexAnswer::Kind::kFound) return;
-    one.row = one.part->sparse->row(one.answer.row);
-    if (one.row == nullptr) return;
-    base::prefetch_to_read(one.row);
-    base::prefetch_to_read(one.row + row_bytes);
-  };
-  const std::size_t size = keys.size();
-  for (std::size_t i = from; i < std::min(from + kIndexAhead, size); ++i) find_segment(i);
-  for (std::size_t i = from; i < std::min(from + kRowAhead, size); ++i) find_row(i);
-  for (; from < size; ++from) {
-    if (from + kIndexAhead < size) find_segment(from + kIndexAhead);
-    if (from + kRowAhead < size) find_row(from + kRowAhead);
-    if (!use(from, keys[from], at(from))) break;
+  ++calls_;
+  while (from < keys.size()) {
+    const std::size_t count = std::min(kTogether, keys.size() - from);
+    for (std::size_t i = 0; i < count; ++i) {
+      Ahead& one = ahead[i];
+      one.hash = KeyHash(keys[from + i]);
+      Part& part = part_of(one.hash);
+      one.part = &part;
+      if (part.in_place.call != calls_) [[unlikely]]
+        prepare(part);
+      const bool in_place =
+          part.in_place.is_plain || (part.in_place.is_allowed && can_read_in_place(part, keys[from + i]));
+      one.segment = in_place ? part.in_place.view.segment(one.hash) : nullptr;
+      if (one.segment != nullptr) base::prefetch_to_read(&one.segment->buckets[one.hash.bucket()]);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      Ahead& one = ahead[i];
+      one.row = nullptr;
+      one.answer.kind = IndexAnswer::Kind::kRetired;
+      if (one.segment == nullptr) continue;
+      one.answer = protocol::look_up_probably(*one.segment, one.hash);
+      if (one.answer.kind != IndexAnswer::Kind::kFound) continue;
+      one.row = one.part->in_place.view.row(one.answer.row);
+      if (one.row == nullptr) continue;
+      base::prefetch_to_read(one.row);
+      base::prefetch_to_read(one.row + row_bytes);
+    }
+    for (std::size_t i = 0; i < count; ++i, ++from) {
+      if (!use(from, keys[from], ahead[i])) return from;
+    }
   }
   return from;
 }
@@ -226,7 +236,7 @@ std::size_t SparseTable::pull_now(const Keys& keys, std::size_t from, std::byte*
   return look_up(keys, from, [&](std::size_t i, Key key, const Ahead& found) {
     std::byte* const to = out + i * layout_.row_bytes;
     if (found.row != nullptr && SparseView::key_of(found.row) == key) [[likely]] {
-      take_row(*found.part, key, found.row, to);
+      take_row_in_place(*found.part, key, found.row, to);
       return true;
     }
     if (found.answer.kind != IndexAnswer::Kind::kAbsent) return pull_now(*found.part, found.hash, key, to);
@@ -276,41 +286,44 @@ absl::Status SparseTable::pull_located(RowHandles& rows, std::byte* out, std::si
 /// has the key when the call looks is given another one, since this worker says in no pull what it has heard
 /// of rows that are gone (worker/lookups.hpp). The values are read after the key, and are written before it.
 std::size_t SparseTable::pull_at(const KeyList& keys, std::span<std::uint64_t> places, std::byte* out) {
-  std::array<const std::byte*, 2 * kRowAhead> ahead;
+  std::array<const std::byte*, kTogether> ahead;
   const std::size_t row_bytes = layout_.row_bytes;
-  const auto find_row = [&](std::size_t i) {
-    const std::byte*& row = ahead[i % ahead.size()];
-    row = nullptr;
-    if (places[i] == kNoPlace) return;
-    const SparseView& view = *parts_[places[i] >> protocol::kRowBits]->sparse;
-    row = view.row(Row{places[i] & ((std::uint64_t{1} << protocol::kRowBits) - 1)});
-    if (row == nullptr) return;
-    base::prefetch_to_read(row);
-    base::prefetch_to_read(row + row_bytes);
-  };
-  const std::size_t size = keys.size();
-  for (std::size_t i = 0; i < std::min(kRowAhead, size); ++i) find_row(i);
-  for (std::size_t i = 0; i < size; ++i) {
-    if (i + kRowAhead < size) find_row(i + kRowAhead);
-    const Key key = keys[i];
-    std::byte* const to = out + i * row_bytes;
-    if (const std::byte* const row = ahead[i % ahead.size()]; row != nullptr) {
-      Part& part = *parts_[places[i] >> protocol::kRowBits];
-      if (part.reading.epoch != session_.epoch()) refresh(part);
-      if (part.cache == nullptr && can_read_in_place(part, key) && SparseView::key_of(row) == key)
-          [[likely]] {
-        take_row(part, key, row, to);
-        continue;
-      }
+  ++calls_;
+  for (std::size_t begin = 0; begin < keys.size(); begin += kTogether) {
+    const std::size_t count = std::min(kTogether, keys.size() - begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      ahead[i] = nullptr;
+      const std::uint64_t place = places[begin + i];
+      if (place == kNoPlace) continue;
+      Part& part = *parts_[place >> protocol::kRowBits];
+      if (part.in_place.call != calls_) [[unlikely]]
+        prepare(part);
+      if (!part.in_place.is_allowed) continue;
+      ahead[i] = part.in_place.view.row(Row{place & ((std::uint64_t{1} << protocol::kRowBits) - 1)});
+      if (ahead[i] == nullptr) continue;
+      base::prefetch_to_read(ahead[i]);
+      base::prefetch_to_read(ahead[i] + row_bytes);
     }
-    const KeyHash hash(key);
-    Part& part = part_of(hash);
-    if (!pull_now(part, hash, key, to)) return i;
-    if (part.cache != nullptr) continue;
-    const std::optional<Row> row = part.sparse->find(hash, key);
-    places[i] = row ? place(part, *row) : kNoPlace;
+    for (std::size_t i = begin; i < begin + count; ++i) {
+      const Key key = keys[i];
+      std::byte* const to = out + i * row_bytes;
+      if (const std::byte* const row = ahead[i - begin]; row != nullptr) {
+        Part& part = *parts_[places[i] >> protocol::kRowBits];
+        if ((part.in_place.is_plain || can_read_in_place(part, key)) && SparseView::key_of(row) == key)
+            [[likely]] {
+          take_row_in_place(part, key, row, to);
+          continue;
+        }
+      }
+      const KeyHash hash(key);
+      Part& part = part_of(hash);
+      if (!pull_now(part, hash, key, to)) return i;
+      if (part.cache != nullptr) continue;
+      const std::optional<Row> row = part.sparse->find(hash, key);
+      places[i] = row ? place(part, *row) : kNoPlace;
+    }
   }
-  return size;
+  return keys.size();
 }
 
 /// REQUIRES: what the part knows about reading is up to date.
@@ -368,6 +381,13 @@ inline void SparseTable::take_row(Part& part, Key key, const std::byte* row, std
     return;
   }
   predict_own(part, part.range.row_of(key), out);
+  ++*part.reading.counter;
+}
+
+/// The same, if the part has no cache. REQUIRES: prepare() in this call.
+inline void SparseTable::take_row_in_place(Part& part, Key key, const std::byte* row, std::byte* out) {
+  copy_shared_row(layout_.type, out, row + sizeof(Key), layout_.row_bytes);
+  if (!part.in_place.is_plain) predict_own(part, part.range.row_of(key), out);
   ++*part.reading.counter;
 }
 

@@ -115,11 +115,14 @@ class SparseTable : public FixedTable {
   std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
   std::size_t pull_at(const KeyList& keys, std::span<std::uint64_t> places, std::byte* out);
   bool pull_now(Part& part, const protocol::KeyHash& hash, Key key, std::byte* out);
+  /// part.in_place, for this call.
+  void prepare(Part& part);
   bool read_in_place(Part& part, const protocol::KeyHash& hash, Key key, std::byte* out);
   [[nodiscard]] bool can_read_in_place(Part& part, Key key) const;
   /// Of the part and the row, for RowHandles.
   [[nodiscard]] std::uint64_t place(const Part& part, Row row) const;
   void take_row(Part& part, Key key, const std::byte* row, std::byte* out);
+  void take_row_in_place(Part& part, Key key, const std::byte* row, std::byte* out);
   /// As take_fetched(), but the row stays out of the cache.
   void take_uncached(Part& part, Row row, const std::byte* values, consistency::Clock min_clock,
                      std::byte* out);
@@ -143,6 +146,7 @@ class SparseTable : public FixedTable {
   const bool loses_rows_;                  ///< rows may be taken away
   const std::size_t item_bytes_;           ///< of Item::staging
   bool all_mapped_ = true;                 ///< no part is read from afar
+  std::uint64_t calls_ = 0;                ///< of look_up() and pull_at()
   const std::uint64_t number_of_handles_;  ///< RowHandles::table_
 };
 

@@ -46,24 +46,21 @@ class SparseView {
   // ---- in place. REQUIRES: is_mapped(). nullptr: in a region that has not been heard of, though it was
   // announced, or that is gone with its server.
 
+  /// The newest directory and the regions as they are now, for lookups one after the other. Good until the
+  /// worker looks at messages: then regions may be added. The lane goes on meanwhile, and may replace the
+  /// directory: the old one leads to segments that say they are retired.
+  class Snapshot;
+  [[nodiscard]] Snapshot snapshot() const;
+
   /// The segment that has the key if one has.
-  [[nodiscard]] const protocol::IndexSegment* segment(const protocol::KeyHash& hash) const {
-    // Acquire: pairs with the lane's release; the directory's entries are seen after its depth.
-    const std::uint64_t depth = load(root_);
-    const std::uint64_t* const words = directory(depth);
-    if (words == nullptr) return nullptr;
-    const std::uint64_t entry = load(words + hash.segment_bits(static_cast<std::uint32_t>(depth)));
-    return reinterpret_cast<const protocol::IndexSegment*>(mapped(protocol::RegionKind::kSegments,
-                                                                  protocol::DirectoryEntry::segment(entry),
-                                                                  sizeof(protocol::IndexSegment)));
-  }
+  [[nodiscard]] const protocol::IndexSegment* segment(const protocol::KeyHash& hash) const;
   /// Of a row that row() has returned.
   [[nodiscard]] static Key key_of(const std::byte* row) {
     return load(reinterpret_cast<const std::uint64_t*>(row));
   }
   /// The row: its key, then its values.
   [[nodiscard]] const std::byte* row(protocol::Row row) const {
-    return mapped(protocol::RegionKind::kRows, index_of(row), row_bytes());
+    return mapped(protocol::RegionKind::kRows).at(index_of(row), row_bytes());
   }
 
   /// The key's row, if that is easily found now.
@@ -118,6 +115,18 @@ class SparseView {
     std::uint32_t shift = 0;  ///< items of a region, as a power of two
     std::vector<Region> all;
   };
+  /// Items by their numbers, in mapped memory.
+  struct MappedRegions {
+    const Region* first = nullptr;
+    std::uint64_t count = 0;
+    std::uint32_t shift = 0;
+    [[nodiscard]] const std::byte* at(std::uint64_t item, std::size_t item_bytes) const {
+      const std::uint64_t region = item >> shift;
+      if (region >= count || first[region].mapped == nullptr) [[unlikely]]
+        return nullptr;
+      return first[region].mapped + (item & ((std::uint64_t{1} << shift) - 1)) * item_bytes;
+    }
+  };
 
   [[nodiscard]] static std::uint64_t load(const std::uint64_t* word) {
     return std::atomic_ref(*const_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
@@ -135,13 +144,9 @@ class SparseView {
     const std::uint64_t at = depth - protocol::kRootDepth - 1;
     return at < all.size() ? reinterpret_cast<const std::uint64_t*>(all[at].mapped) : nullptr;
   }
-  [[nodiscard]] const std::byte* mapped(protocol::RegionKind kind, std::uint64_t item,
-                                        std::size_t item_bytes) const {
+  [[nodiscard]] MappedRegions mapped(protocol::RegionKind kind) const {
     const Regions& those = regions(kind);
-    const std::uint64_t region = item >> those.shift;
-    if (region >= those.all.size() || those.all[region].mapped == nullptr) [[unlikely]]
-      return nullptr;
-    return those.all[region].mapped + (item & ((std::uint64_t{1} << those.shift) - 1)) * item_bytes;
+    return {those.all.data(), those.all.size(), those.shift};
   }
   [[nodiscard]] std::optional<RemoteDescriptor> remote(protocol::RegionKind kind, std::uint64_t item,
                                                        std::size_t item_bytes, std::size_t offset,
@@ -156,5 +161,44 @@ class SparseView {
   std::array<Regions, protocol::kRegionKinds> regions_;
   absl::flat_hash_map<Key, std::uint64_t> known_rows_;
 };
+
+class SparseView::Snapshot {
+ public:
+  Snapshot() = default;
+
+  [[nodiscard]] const protocol::IndexSegment* segment(const protocol::KeyHash& hash) const {
+    if (directory_ == nullptr) [[unlikely]]
+      return nullptr;
+    const std::uint64_t entry = load(directory_ + hash.segment_bits(depth_));
+    return reinterpret_cast<const protocol::IndexSegment*>(
+        segments_.at(protocol::DirectoryEntry::segment(entry), sizeof(protocol::IndexSegment)));
+  }
+  [[nodiscard]] const std::byte* row(protocol::Row row) const { return rows_.at(index_of(row), row_bytes_); }
+
+ private:
+  friend class SparseView;
+
+  const std::uint64_t* directory_ = nullptr;
+  std::uint32_t depth_ = 0;
+  MappedRegions segments_;
+  MappedRegions rows_;
+  std::size_t row_bytes_ = 0;
+};
+
+inline SparseView::Snapshot SparseView::snapshot() const {
+  Snapshot snapshot;
+  // Acquire: pairs with the lane's release; the directory's entries are seen after its depth.
+  const std::uint64_t depth = load(root_);
+  snapshot.depth_ = static_cast<std::uint32_t>(depth);
+  snapshot.directory_ = directory(depth);
+  snapshot.segments_ = mapped(protocol::RegionKind::kSegments);
+  snapshot.rows_ = mapped(protocol::RegionKind::kRows);
+  snapshot.row_bytes_ = row_bytes();
+  return snapshot;
+}
+
+inline const protocol::IndexSegment* SparseView::segment(const protocol::KeyHash& hash) const {
+  return snapshot().segment(hash);
+}
 
 }  // namespace verbena::worker

@@ -51,35 +51,24 @@ absl::StatusOr<std::span<std::byte>> UpdateBuffer::packed_memory(std::size_t i) 
   return chunk.packed.bytes;
 }
 
-std::byte* UpdateBuffer::add(Row row, Key key) {
-  const std::uint32_t slot = records_;
-  if ((slot >> per_chunk_shift_) == chunks_.size()) {
-    auto memory =
-        memory_.allocate(sizeof(protocol::BulkHeader) + (std::size_t{per_chunk_mask_} + 1) * record_bytes_);
-    if (!memory.ok()) return nullptr;
-    try {
-      rows_.resize((chunks_.size() + 1) << per_chunk_shift_);
-      chunks_.push_back({.memory = *memory});
-    } catch (const std::bad_alloc&) {
-      return nullptr;
-    }
-  }
+bool UpdateBuffer::add_chunk() {
+  auto memory =
+      memory_.allocate(sizeof(protocol::BulkHeader) + (std::size_t{per_chunk_mask_} + 1) * record_bytes_);
+  if (!memory.ok()) return false;
   try {
-    index_.set(row, slot + 1);
+    rows_.resize((chunks_.size() + 1) << per_chunk_shift_);
+    chunks_.push_back({.memory = *memory});
   } catch (const std::bad_alloc&) {
-    return nullptr;
+    return false;
   }
-  rows_[slot] = row;
-  ++records_;
-  std::memcpy(record(slot), &key, sizeof key);
-  return values(slot);
+  return true;
 }
 
 bool UpdateBuffer::move_to(Row row, UpdateBuffer& other) {
   const std::uint32_t slot = index_.find(row) - 1;
-  std::byte* const to = other.add(row, key(slot));
-  if (to == nullptr) return false;
-  std::memcpy(to, values(slot), record_bytes_ - sizeof(Key));
+  const Found to = other.find_or_add(row, key(slot));
+  if (to.values == nullptr) return false;
+  std::memcpy(to.values, values(slot), record_bytes_ - sizeof(Key));
   remove(row);
   return true;
 }

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -45,8 +46,23 @@ class UpdateBuffer {
   };
   /// `key`: the row's, for the message.
   [[nodiscard]] Found find_or_add(protocol::Row row, Key key) {
-    if (std::byte* const found = find(row)) return {found, false};
-    return {add(row, key), true};
+    const std::uint32_t slot = records_;
+    // Room for it comes first: then one look at the index will do.
+    if ((slot >> per_chunk_shift_) == chunks_.size()) [[unlikely]] {
+      if (std::byte* const there = find(row)) return {there, false};
+      if (!add_chunk()) return {};
+    }
+    std::uint32_t number = 0;
+    try {
+      number = index_.find_or_set(row, slot + 1);
+    } catch (const std::bad_alloc&) {
+      return {};
+    }
+    if (number != 0) return {values(number - 1), false};
+    rows_[slot] = row;
+    ++records_;
+    std::memcpy(record(slot), &key, sizeof key);
+    return {values(slot), true};
   }
 
   [[nodiscard]] std::uint32_t records() const { return records_; }
@@ -92,7 +108,8 @@ class UpdateBuffer {
   void clear();
 
  private:
-  std::byte* add(protocol::Row row, Key key);
+  /// False: memory is short.
+  bool add_chunk();
   [[nodiscard]] std::byte* record(std::uint32_t slot) const {
     return chunks_[slot >> per_chunk_shift_].memory.bytes.data() + sizeof(protocol::BulkHeader) +
            (slot & per_chunk_mask_) * record_bytes_;
