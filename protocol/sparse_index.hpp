@@ -194,7 +194,16 @@ IndexAnswer look_up(const IndexSegment& segment, const KeyHash& hash, const HasK
 
 /// Like look_up(), but a row is taken for the key's if its entry has the key's tag: of a thousand keys that
 /// is right for all but one, and the row is not read.
-inline IndexAnswer look_up_probably(const IndexSegment& segment, const KeyHash& hash) {
+[[gnu::always_inline]] inline IndexAnswer look_up_probably(const IndexSegment& segment, const KeyHash& hash) {
+  // Nearly always it is in its own bucket: few enough instructions for several keys to be under way at a
+  // time.
+  const IndexBucket& own = segment.buckets[hash.bucket()];
+  const std::uint64_t tag = hash.tag();
+  if (const std::uint32_t found = entries_with_tag(own, tag); found != 0) [[likely]] {
+    const std::uint64_t entry = load_word(own.entries[std::countr_zero(found) / 4]);
+    if (IndexEntry::tag(entry) == tag && (load_word(own.header) & IndexBucket::kRetired) == 0) [[likely]]
+      return {IndexAnswer::Kind::kFound, IndexEntry::row(entry)};
+  }
   return look_up(segment, hash, [](Row) { return true; });
 }
 

@@ -61,7 +61,7 @@ void JobTest::expect_to_learn_with_rows_that_move(const Parsed& parsed, const Mo
                                                   const std::string& objective, double least) {
   std::vector<std::string> lookaheads = moving.lookaheads;
 #ifdef VERBENA_SANITIZED
-  lookaheads.resize(1);
+  lookaheads = {lookaheads.back()};  // the others wait for each move, which takes minutes
 #endif
   for (const std::string& lookahead : lookaheads) {
     SCOPED_TRACE("lookahead " + lookahead);

@@ -77,9 +77,14 @@ absl::StatusOr<std::unique_ptr<Regions>> Regions::create(bool check_free_memory)
 
 absl::StatusOr<bool> Regions::check_free_memory(std::size_t bytes) {
   if (!check_free_memory_) return false;
-  const std::uint64_t promised = promised_bytes();
   const FreeMemory free = free_memory();
-  if (promised <= free.bytes && bytes <= free.bytes - promised) {
+  const auto fits = [&](std::uint64_t promised) {
+    return promised <= free.bytes && bytes <= free.bytes - promised;
+  };
+  // Regions are asked only if it matters: a table that grows has a thousand of them.
+  const std::uint64_t promised = fits(most_promised_bytes_) ? most_promised_bytes_ : promised_bytes();
+  if (fits(promised)) {
+    most_promised_bytes_ = promised + bytes;
     unlooked_bytes_ += bytes;
     if (unlooked_bytes_ < free.bytes / kShareWorthALook) return false;
     unlooked_bytes_ = 0;

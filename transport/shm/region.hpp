@@ -103,7 +103,8 @@ class Regions {
   };
   RegionTable table_;
   bool check_free_memory_;
-  std::uint64_t unlooked_bytes_ = 0;  ///< promised since the last look at all processes
+  std::uint64_t most_promised_bytes_ = 0;  ///< promised_bytes() is no more than this
+  std::uint64_t unlooked_bytes_ = 0;       ///< promised since the last look at all processes
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
 };
