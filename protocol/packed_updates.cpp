@@ -242,7 +242,7 @@ std::optional<std::size_t> UpdatePacker::pack(BulkHeader header, PackedHeader pa
       type_, [&]<class Value>() { return pack_as<Value>(type_, width_, rows_, keys_, header, packed, to); });
 }
 
-std::size_t compress_packed(std::span<std::byte> message, Compressor& compressor) {
+std::size_t compress_packed(std::span<std::byte> message, base::Compressor& compressor) {
   const std::span<std::byte> body = message.subspan(kBodyBegin);
   const std::size_t saved = body.size() / kLeastSavedPart + 1;
   if (body.size() <= saved) return message.size();
@@ -258,7 +258,7 @@ std::size_t compress_packed(std::span<std::byte> message, Compressor& compressor
 // ---- reading
 
 absl::StatusOr<PackedUpdates> PackedUpdates::read(const BulkMessage& message, ValueType type,
-                                                  std::uint32_t width, Decompressor& decompressor) {
+                                                  std::uint32_t width, base::Decompressor& decompressor) {
   PackedUpdates updates;
   std::span<const std::byte> rest = message.payload;
   const auto wrong = [&] {

@@ -10,7 +10,7 @@
 //   values        in one form, without those that the bits say are zero
 //
 // All that follows the PackedHeader is the message's body. It may be compressed as a whole
-// (protocol/compression.hpp).
+// (base/compression.hpp).
 //
 // A list of keys that is sent again and again is sent once and given a number (Li et al., OSDI'14, section
 // 3.3, "key caching"; there it is known by a hash). Numbers are the worker's to give, so both sides always
@@ -25,7 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "protocol/compression.hpp"
+#include "base/compression.hpp"
 #include "protocol/messages.hpp"
 #include <verbena/keys.hpp>
 #include <verbena/value_type.hpp>
@@ -94,7 +94,7 @@ class UpdatePacker {
 
 /// Compresses the body of such a message, which UpdatePacker has written, if that saves enough. Returns the
 /// message's length.
-std::size_t compress_packed(std::span<std::byte> message, Compressor& compressor);
+std::size_t compress_packed(std::span<std::byte> message, base::Compressor& compressor);
 
 /// Reads such a message, which may lie where its sender still writes: whatever it contains, nothing outside
 /// it is read, but what is read may be nonsense. Names come in their order, and so do values.
@@ -103,7 +103,7 @@ class PackedUpdates {
   /// INVALID_ARGUMENT: its lengths do not agree, or it cannot be decompressed. What it names is not looked
   /// at. A compressed body is read where `decompressor` leaves it, and must stay there meanwhile.
   static absl::StatusOr<PackedUpdates> read(const BulkMessage& message, ValueType type, std::uint32_t width,
-                                            Decompressor& decompressor);
+                                            base::Decompressor& decompressor);
 
   [[nodiscard]] const PackedHeader& header() const { return header_; }
   [[nodiscard]] std::uint32_t count() const { return count_; }

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "protocol/compression.hpp"
+#include "base/compression.hpp"
 #include "protocol/named_parameters.hpp"
 #include "protocol/packed_updates.hpp"
 
@@ -12,8 +12,9 @@ namespace verbena::protocol {
 namespace {
 
 constexpr std::string_view kTheEncoding = "the encoding";
-constexpr NamedParameter kPacked[] = {{.name = "lists", .usual = 0, .least = 0, .most = kMaxListedKeys},
-                                      {.name = "zstd", .usual = 0, .least = 0, .most = kMaxCompressionLevel}};
+constexpr NamedParameter kPacked[] = {
+    {.name = "lists", .usual = 0, .least = 0, .most = kMaxListedKeys},
+    {.name = "zstd", .usual = 0, .least = 0, .most = base::kMaxCompressionLevel}};
 
 }  // namespace
 

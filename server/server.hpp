@@ -25,9 +25,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/compression.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/clock_board.hpp"
-#include "protocol/compression.hpp"
 #include "protocol/placement.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
@@ -117,7 +117,7 @@ class Server : private ShardHost {
   void enqueue(std::uint32_t lane, const LaneTask& task) override;
   absl::Status begin_call(std::uint32_t lane, std::uint32_t worker) override;
   absl::Status expect_answers(std::uint32_t worker, std::size_t more) override;
-  protocol::Decompressor& decompressor() override { return decompressor_; }
+  base::Decompressor& decompressor() override { return decompressor_; }
   Homes::Answers& key_answers() override { return key_answers_; }
   MessageAnswers& message_answers() override { return message_answers_; }
 
@@ -149,7 +149,7 @@ class Server : private ShardHost {
   std::uint32_t polls_before_watch_ = 1;  ///< polls with events, before the clock is read
   RegionDesk region_desk_;
   Shards shards_;
-  protocol::Decompressor decompressor_;
+  base::Decompressor decompressor_;
   // The answers to one message. They are members so that their memory stays.
   Homes::Answers key_answers_;
   MessageAnswers message_answers_;

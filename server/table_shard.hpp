@@ -13,7 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "protocol/compression.hpp"
+#include "base/compression.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/open_table.hpp"
 #include "server/homes.hpp"
@@ -46,7 +46,7 @@ class ShardHost {
   /// The worker will get `more` answers. INVALID_ARGUMENT if it waits for too many already.
   virtual absl::Status expect_answers(std::uint32_t worker, std::size_t more) = 0;
   /// For one message at a time.
-  virtual protocol::Decompressor& decompressor() = 0;
+  virtual base::Decompressor& decompressor() = 0;
   // Answers for workers about this table. They are sent when the shard returns.
   virtual Homes::Answers& key_answers() = 0;
   virtual MessageAnswers& message_answers() = 0;

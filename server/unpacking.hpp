@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "protocol/compression.hpp"
+#include "base/compression.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/packed_updates.hpp"
 #include "server/lane_part.hpp"
@@ -40,7 +40,7 @@ class Unpacking {
   Piece next_some();
 
   protocol::BulkHeader header_;
-  protocol::Decompressor decompressor_;
+  base::Decompressor decompressor_;
   protocol::PackedUpdates updates_;
   LanePart part_;
   const std::vector<Key>* keys_ = nullptr;

@@ -20,7 +20,7 @@
 #include <optional>
 #include <thread>
 
-#include "protocol/compression.hpp"
+#include "base/compression.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/packed_updates.hpp"
 #include "protocol/row_stride.hpp"
@@ -79,7 +79,7 @@ std::string compressed(std::uint32_t body_bytes, const std::string& frame) {
   return payload + frame;
 }
 std::string frame_of(const std::string& bytes) {
-  protocol::Compressor compressor(1);
+  base::Compressor compressor(1);
   const auto frame = compressor.compress(std::as_bytes(std::span(bytes)), 1000);
   return {reinterpret_cast<const char*>(frame.data()), frame.size()};
 }

@@ -9,9 +9,9 @@
 
 #include "apps/bench/messages.hpp"
 #include "apps/bench/perftest.hpp"
+#include "base/compression.hpp"
 #include "consistency/model.hpp"
 #include "job/child_message.hpp"
-#include "protocol/compression.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/packed_updates.hpp"
 #include "protocol/server_function.hpp"
@@ -80,7 +80,7 @@ struct PossibleFields {
 
 /// Reads all of it, as a server does.
 void packed_updates(const protocol::BulkMessage& message) {
-  static protocol::Decompressor decompressor;
+  static base::Decompressor decompressor;
   auto updates = protocol::PackedUpdates::read(message, ValueType::kFloat, 4, decompressor);
   if (!updates.ok()) return require_refusal(updates.status(), "packed updates in");
   require(updates->header().by_row + updates->keys() <= updates->count(), "more names than updates");

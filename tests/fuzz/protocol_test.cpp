@@ -5,7 +5,7 @@
 #include <limits>
 #include <span>
 
-#include "protocol/compression.hpp"
+#include "base/compression.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/packed_updates.hpp"
 #include "protocol/server_function.hpp"
@@ -206,12 +206,13 @@ std::string compressed() {
   std::vector<std::uint64_t> memory(200);
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(memory));
   const auto length = packer.pack({}, {}, bytes);
-  Compressor compressor(1);
+  base::Compressor compressor(1);
   return {reinterpret_cast<const char*>(memory.data()), compress_packed(bytes.first(*length), compressor)};
 }
 
 /// Reads all of it, as a server does.
-void read_packed(const BulkMessage& message, Decompressor& decompressor, int& good, int& compressed_too) {
+void read_packed(const BulkMessage& message, base::Decompressor& decompressor, int& good,
+                 int& compressed_too) {
   auto updates = PackedUpdates::read(message, ValueType::kFloat, 4, decompressor);
   if (!updates.ok()) {
     ASSERT_EQ(updates.status().code(), absl::StatusCode::kInvalidArgument);
@@ -256,7 +257,7 @@ TEST(ProtocolFuzz, BulkMessages) {
   int answers = 0;
   int packed_seen = 0;
   int compressed_seen = 0;
-  Decompressor decompressor;
+  base::Decompressor decompressor;
   for (int round = 0; round < kMessageRounds; ++round) {
     const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.put(mutator.next())));
     absl::StatusOr<BulkMessage> message = decode_bulk(bytes);

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "protocol/compression.hpp"
+#include "base/compression.hpp"
 #include "protocol/push_encoding.hpp"
 
 namespace verbena::protocol {
@@ -109,8 +109,8 @@ class PackedUpdatesTest : public ::testing::Test {
 
   std::uint32_t width_ = 1;
   std::vector<std::uint64_t> memory_;
-  Compressor compressor_{1};
-  Decompressor decompressor_;
+  base::Compressor compressor_{1};
+  base::Decompressor decompressor_;
 };
 
 template <class Value>

@@ -28,7 +28,7 @@ class UnpackingTest : public ::testing::Test {
     memory_.assign(20'000, 0);
     const std::span<std::byte> bytes = std::as_writable_bytes(std::span(memory_));
     auto length = packer.pack({.table = 3, .clock = 5}, packed, bytes);
-    protocol::Compressor compressor(1);
+    base::Compressor compressor(1);
     if (compressed) length = protocol::compress_packed(bytes.first(*length), compressor);
     return *protocol::decode_bulk(bytes.first(*length));
   }

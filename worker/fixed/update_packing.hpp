@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "protocol/compression.hpp"
+#include "base/compression.hpp"
 #include "protocol/filter_rule.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/packed_updates.hpp"
@@ -39,7 +39,7 @@ class UpdatePacking {
   const bool rounds_;
   const std::size_t row_bytes_;
   protocol::UpdatePacker packer_;
-  std::optional<protocol::Compressor> compressor_;  ///< nullopt: messages are not compressed
+  std::optional<base::Compressor> compressor_;  ///< nullopt: messages are not compressed
   std::vector<Key> keys_;
 };
 

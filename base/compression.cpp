@@ -1,4 +1,4 @@
-#include "protocol/compression.hpp"
+#include "base/compression.hpp"
 
 #include <zstd.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/peer_memory.hpp"
 
-namespace verbena::protocol {
+namespace verbena::base {
 namespace {
 
 constexpr std::size_t kMagicBytes = sizeof(std::uint32_t);
@@ -56,7 +56,7 @@ std::optional<std::span<const std::byte>> Decompressor::decompress(std::span<con
                                                                    std::size_t length) {
   if (frame.size() < kMagicBytes) return std::nullopt;
   const std::span<std::byte> copy = room_for(frame.size(), frame_);
-  base::copy_once(copy.data(), frame);
+  copy_once(copy.data(), frame);
   if (!is_frame(copy, length)) return std::nullopt;
   const std::span<std::byte> bytes = room_for(length, bytes_);
   if (context_ == nullptr) context_.reset(ZSTD_createDCtx());
@@ -69,4 +69,4 @@ std::optional<std::span<const std::byte>> Decompressor::decompress(std::span<con
   return bytes;
 }
 
-}  // namespace verbena::protocol
+}  // namespace verbena::base

@@ -1,4 +1,4 @@
-#include "protocol/compression.hpp"
+#include "base/compression.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-namespace verbena::protocol {
+namespace verbena::base {
 namespace {
 
 /// Some bytes that come often, and some that do not.
@@ -123,4 +123,4 @@ TEST_F(CompressionTest, TheFrameIsCopied) {
 }
 
 }  // namespace
-}  // namespace verbena::protocol
+}  // namespace verbena::base

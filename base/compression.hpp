@@ -1,4 +1,4 @@
-// Bytes made fewer by zstd (RFC 8878), and back. Both keep what they work with, so that a message costs no
+// Bytes made fewer by zstd (RFC 8878), and back. Both ways keep what they work with, so that a call costs no
 // allocation.
 #pragma once
 
@@ -12,9 +12,9 @@
 struct ZSTD_CCtx_s;
 struct ZSTD_DCtx_s;
 
-namespace verbena::protocol {
+namespace verbena::base {
 
-constexpr int kMaxCompressionLevel = 19;  ///< higher ones need memory for far more than a message
+constexpr int kMaxCompressionLevel = 19;  ///< higher ones need far more memory than what is compressed here
 
 /// Thread safety: none.
 class Compressor {
@@ -57,4 +57,4 @@ class Decompressor {
   std::vector<std::uint64_t> bytes_;
 };
 
-}  // namespace verbena::protocol
+}  // namespace verbena::base
