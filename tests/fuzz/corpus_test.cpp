@@ -61,6 +61,14 @@ TEST(CorporaFuzz, WholeJobsAreAmongTheServersInputs) {
   }
 }
 
+/// Likewise a reader of checkpoints.
+TEST(CorporaFuzz, WholeCheckpointsAreAmongTheFiles) {
+  for (const char* const name : {"empty-part", "plain", "zstd"}) {
+    EXPECT_TRUE(checkpoint_reads_well(verbena::testing::contents(kCorpora / "files" / "checkpoint" / name)))
+        << name;
+  }
+}
+
 TEST(CorporaFuzz, EachFolderHasItsTarget) {
   for (const auto& [folder, targets] :
        {std::pair("files", file_targets()), std::pair("peers", peer_targets())}) {

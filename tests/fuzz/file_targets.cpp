@@ -378,6 +378,8 @@ void secret_file(std::string_view bytes) {
 
 std::span<const Target> file_targets() {
   static constexpr auto kTargets = std::to_array<Target>({
+      {"checkpoint", checkpoint_files},
+      {"checkpoint-manifest", checkpoint_manifest},
       {"corpus", corpus},
       {"examples", examples},
       {"kge-model", kge_model},

@@ -65,6 +65,14 @@ class Input {
   std::string_view left_;
 };
 
+// Checkpoints
+/// The JSON of a manifest, without its checksum and without its last bracket; or that of a part.
+void checkpoint_manifest(std::string_view bytes);
+/// How many bytes the manifest has (2 bytes), the manifest as above, and the bytes of the first data file.
+/// All checksums are made right.
+void checkpoint_files(std::string_view bytes);
+/// The same. Returns whether nothing was wrong and all could be read.
+bool checkpoint_reads_well(std::string_view bytes);
 // Messages
 void control_message(std::string_view bytes);
 void bulk_message(std::string_view bytes);

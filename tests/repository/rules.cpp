@@ -28,15 +28,18 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
       {"cmake", {}},
       {"include", {}},
       {"base", {}},
+      {"checkpoint", {"base"}},
       {"transport", {"include", "base"}},
       {"consistency", {"include"}},
       {"protocol", {"include", "base"}},
-      {"server", {"include", "base", "transport", "consistency", "protocol"}},
-      {"worker", {"include", "base", "transport", "consistency", "protocol"}},
-      {"job", {"include", "base", "transport", "consistency", "protocol", "server", "worker"}},
-      {"apps", {"include", "base", "transport", "consistency", "protocol", "server", "worker", "job"}},
+      {"server", {"include", "base", "checkpoint", "transport", "consistency", "protocol"}},
+      {"worker", {"include", "base", "checkpoint", "transport", "consistency", "protocol"}},
+      {"job", {"include", "base", "checkpoint", "transport", "consistency", "protocol", "server", "worker"}},
+      {"apps",
+       {"include", "base", "checkpoint", "transport", "consistency", "protocol", "server", "worker", "job"}},
       {"tests",
-       {"include", "base", "transport", "consistency", "protocol", "server", "worker", "job", "apps"}},
+       {"include", "base", "checkpoint", "transport", "consistency", "protocol", "server", "worker", "job",
+        "apps"}},
   };
   return kAllowed;
 }

@@ -1,0 +1,185 @@
+#include "checkpoint/file_system.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+namespace verbena::checkpoint {
+namespace {
+
+absl::Status failed(const std::string& path, std::string_view what, int error) {
+  return absl::ErrnoToStatus(error, fmt::format("{}: cannot {}", path, what));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+
+  [[nodiscard]] int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+Descriptor open_descriptor(const std::string& path, int flags) {
+  int number = -1;
+  do {
+    number = ::open(path.c_str(), flags | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  } while (number < 0 && errno == EINTR);
+  return Descriptor(number);
+}
+
+absl::Status sync_descriptor(const std::string& path, int number) {
+  int result = 0;
+  do {
+    result = ::fsync(number);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? absl::OkStatus() : failed(path, "bring to the disk (fsync)", errno);
+}
+
+/// What one call of the system may be asked for.
+std::size_t piece(std::size_t bytes) {
+  return std::min(bytes, std::size_t{1} << 30U);
+}
+
+class HostNewFile final : public NewFile {
+ public:
+  HostNewFile(std::string path, Descriptor descriptor)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+
+  absl::Status append(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(descriptor_.number(), bytes.data(), piece(bytes.size()));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return failed(path_, "write", errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status sync() override { return sync_descriptor(path_, descriptor_.number()); }
+
+ private:
+  std::string path_;
+  Descriptor descriptor_;
+};
+
+class HostReadableFile final : public ReadableFile {
+ public:
+  HostReadableFile(std::string path, Descriptor descriptor, std::uint64_t bytes)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)), bytes_(bytes) {}
+
+  [[nodiscard]] std::uint64_t bytes() const override { return bytes_; }
+
+  absl::Status read(std::uint64_t offset, std::span<std::byte> to) const override {
+    if (offset > bytes_ || to.size() > bytes_ - offset) return ends_early(offset, to.size());
+    while (!to.empty()) {
+      const ssize_t got =
+          ::pread(descriptor_.number(), to.data(), piece(to.size()), static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return failed(path_, fmt::format("read at offset {}", offset), errno);
+      if (got == 0) return ends_early(offset, to.size());
+      to = to.subspan(static_cast<std::size_t>(got));
+      offset += static_cast<std::uint64_t>(got);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  [[nodiscard]] absl::Status ends_early(std::uint64_t offset, std::size_t bytes) const {
+    return absl::DataLossError(fmt::format("{}: ends before {} bytes from offset {}", path_, bytes, offset));
+  }
+
+  std::string path_;
+  Descriptor descriptor_;
+  std::uint64_t bytes_;
+};
+
+class HostFileSystem final : public FileSystem {
+ public:
+  absl::StatusOr<std::unique_ptr<NewFile>> create(const std::string& path) override {
+    Descriptor descriptor = open_descriptor(path, O_WRONLY | O_CREAT | O_EXCL);
+    if (descriptor.number() < 0) return failed(path, "create", errno);
+    return std::make_unique<HostNewFile>(path, std::move(descriptor));
+  }
+
+  absl::StatusOr<std::unique_ptr<ReadableFile>> open(const std::string& path) override {
+    Descriptor descriptor = open_descriptor(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);  // not to wait at a pipe
+    if (descriptor.number() < 0) return failed(path, "open", errno);
+    struct stat info {};
+    if (::fstat(descriptor.number(), &info) != 0) return failed(path, "open", errno);
+    if (!S_ISREG(info.st_mode)) {
+      return absl::InvalidArgumentError(fmt::format("{}: expected a file, found something else", path));
+    }
+    return std::make_unique<HostReadableFile>(path, std::move(descriptor),
+                                              static_cast<std::uint64_t>(info.st_size));
+  }
+
+  absl::Status make_folder(const std::string& path) override {
+    return ::mkdir(path.c_str(), S_IRWXU) == 0 ? absl::OkStatus() : failed(path, "make the folder", errno);
+  }
+
+  absl::Status sync_folder(const std::string& path) override {
+    const Descriptor descriptor = open_descriptor(path, O_RDONLY | O_DIRECTORY);
+    if (descriptor.number() < 0) return failed(path, "open the folder", errno);
+    return sync_descriptor(path, descriptor.number());
+  }
+
+  absl::StatusOr<std::vector<FolderEntry>> list(const std::string& path) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), &::closedir);
+    if (folder == nullptr) return failed(path, "open the folder", errno);
+    std::vector<FolderEntry> entries;
+    for (;;) {
+      errno = 0;
+      const dirent* const entry = ::readdir(folder.get());
+      if (entry == nullptr && errno != 0) return failed(path, "list the folder", errno);
+      if (entry == nullptr) return entries;
+      const std::string name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      struct stat info {};
+      if (::fstatat(::dirfd(folder.get()), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno == ENOENT) continue;  // it has gone in this moment
+        return failed(fmt::format("{}/{}", path, name), "look at", errno);
+      }
+      const auto kind = S_ISREG(info.st_mode)   ? FolderEntry::Kind::kFile
+                        : S_ISDIR(info.st_mode) ? FolderEntry::Kind::kFolder
+                                                : FolderEntry::Kind::kOther;
+      entries.push_back({.name = name, .kind = kind});
+    }
+  }
+
+  absl::Status rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+    return failed(from, fmt::format("rename to {}", to), errno);
+  }
+
+  absl::Status remove_file(const std::string& path) override {
+    return ::unlink(path.c_str()) == 0 ? absl::OkStatus() : failed(path, "remove", errno);
+  }
+
+  absl::Status remove_folder(const std::string& path) override {
+    return ::rmdir(path.c_str()) == 0 ? absl::OkStatus() : failed(path, "remove the folder", errno);
+  }
+};
+
+}  // namespace
+
+FileSystem& host_file_system() {
+  static HostFileSystem file_system;
+  return file_system;
+}
+
+}  // namespace verbena::checkpoint

@@ -1,0 +1,339 @@
+#include "checkpoint/folder.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/decimal.hpp"
+#include "base/printable.hpp"
+#include "base/return_if_error.hpp"
+#include "checkpoint/manifest_json.hpp"
+#include "checkpoint/verify.hpp"
+
+namespace verbena::checkpoint {
+namespace {
+
+constexpr std::string_view kWhole;
+constexpr std::string_view kTmp = ".tmp";
+constexpr std::string_view kOld = ".old";
+constexpr std::string_view kGone = ".gone";
+constexpr std::string_view kNameBegin = "ckpt-";
+constexpr std::string_view kNewManifestName = "manifest.json.tmp";
+
+std::string name_of(std::uint64_t clock, std::string_view ending) {
+  return fmt::format("{}{}{}", kNameBegin, clock, ending);
+}
+
+struct CheckpointName {
+  std::uint64_t clock = 0;
+  std::string_view ending;
+};
+
+/// nullopt: it is not ours.
+std::optional<CheckpointName> parse_name(std::string_view name) {
+  if (!name.starts_with(kNameBegin)) return std::nullopt;
+  const std::size_t dot = std::min(name.find('.'), name.size());
+  const auto clock =
+      base::parse_decimal<std::uint64_t>(name.substr(kNameBegin.size(), dot - kNameBegin.size()));
+  if (!clock) return std::nullopt;
+  for (const std::string_view ending : {kWhole, kTmp, kOld, kGone}) {
+    if (name == name_of(*clock, ending)) return CheckpointName{.clock = *clock, .ending = ending};
+  }
+  return std::nullopt;
+}
+
+bool is_manifest_name(std::string_view name) {
+  return name == kManifestName || name == kNewManifestName;
+}
+
+/// Whether the file begins as a data file does, as far as its writer has come: after a crash what it had not
+/// brought to the disk may be missing, or be zeros.
+absl::StatusOr<bool> may_be_data_file(FileSystem& files, const std::string& path) {
+  const auto file = files.open(path);
+  if (!file.ok()) return file.status();
+  std::array<char, kFileMagic.size()> found = {};
+  const auto bytes = std::min<std::uint64_t>(found.size(), (*file)->bytes());
+  RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(found)).first(bytes)));
+  const auto written = static_cast<std::size_t>(std::ranges::mismatch(found, kFileMagic).in1 - found.begin());
+  return std::all_of(found.begin() + static_cast<std::ptrdiff_t>(written), found.end(),
+                     [](char c) { return c == '\0'; });
+}
+
+std::string now_in_utc() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+std::uint64_t bytes_of_files(const Manifest& manifest) {
+  std::uint64_t bytes = 0;
+  for (const Part& part : manifest.parts) {
+    for (const DataFile& file : part.files) bytes += file.bytes;
+  }
+  return bytes;
+}
+
+std::string folder_above(const std::string& path) {
+  const std::string above = std::filesystem::path(path).parent_path().string();
+  return above.empty() ? "." : above;
+}
+
+}  // namespace
+
+Folder::Folder(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {
+  while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
+}
+
+std::string Folder::path_of(std::uint64_t clock, std::string_view ending) const {
+  return fmt::format("{}/{}", path_, name_of(clock, ending));
+}
+
+absl::StatusOr<bool> Folder::exists(std::uint64_t clock, std::string_view ending) const {
+  const auto entries = files_.list(path_);
+  if (!entries.ok()) return entries.status();
+  return std::ranges::find(*entries, name_of(clock, ending), &FolderEntry::name) != entries->end();
+}
+
+absl::StatusOr<std::string> Folder::begin(std::uint64_t clock) {
+  RETURN_IF_ERROR(make_folders(path_));
+  // An earlier process may have made it and died before it was on the disk. Who may not look above it has not
+  // made it.
+  if (const absl::Status synced = files_.sync_folder(folder_above(path_));
+      !synced.ok() && !absl::IsPermissionDenied(synced)) {
+    return synced;
+  }
+  RETURN_IF_ERROR(discard(clock));
+  std::string path = path_of(clock, kTmp);
+  RETURN_IF_ERROR(files_.make_folder(path));
+  return path;
+}
+
+absl::Status Folder::make_folders(const std::string& path) {
+  absl::Status made = files_.make_folder(path);
+  if (absl::IsAlreadyExists(made)) return absl::OkStatus();
+  const std::string above = folder_above(path);
+  if (absl::IsNotFound(made) && above != path) {
+    RETURN_IF_ERROR(make_folders(above));
+    made = files_.make_folder(path);
+  }
+  RETURN_IF_ERROR(made);
+  return files_.sync_folder(above);
+}
+
+absl::Status Folder::commit(Manifest manifest) {
+  manifest.written = now_in_utc();
+  const absl::StatusOr<std::string> text = encode(manifest);
+  if (!text.ok()) return text.status();
+  // What cannot be read again must not be found out when it is needed.
+  if (const auto again = decode_manifest(*text); !again.ok()) return again.status();
+
+  const std::string tmp = path_of(manifest.clock, kTmp);
+  RETURN_IF_ERROR(check_files(tmp, manifest));
+  RETURN_IF_ERROR(write_manifest(tmp, *text));
+  RETURN_IF_ERROR(make_way(manifest.clock));
+  RETURN_IF_ERROR(files_.rename(tmp, path_of(manifest.clock, kWhole)));
+  RETURN_IF_ERROR(files_.sync_folder(path_));
+  // The checkpoint is there, whatever becomes of the old one: keep() tries again to remove that.
+  remove(manifest.clock, kOld).IgnoreError();
+  return absl::OkStatus();
+}
+
+/// The files are those that the manifest names, no more and no fewer.
+absl::Status Folder::check_files(const std::string& path, const Manifest& manifest) const {
+  const auto entries = files_.list(path);
+  if (!entries.ok()) return entries.status();
+  std::map<std::string, std::uint64_t> expected;
+  for (const Part& part : manifest.parts) {
+    for (const DataFile& file : part.files) expected.emplace(file.name, file.bytes);
+  }
+  for (const FolderEntry& entry : *entries) {
+    if (!is_manifest_name(entry.name) && !expected.contains(entry.name)) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}/{}: a file that the manifest does not name", path, base::printable(entry.name)));
+    }
+  }
+  for (const auto& [name, bytes] : expected) {
+    const auto file = files_.open(fmt::format("{}/{}", path, name));
+    if (absl::IsNotFound(file.status())) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}/{}: the manifest names it, but it is not there", path, name));
+    }
+    if (!file.ok()) return file.status();
+    if ((*file)->bytes() != bytes) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}/{}: expected {} bytes, found {}", path, name, bytes, (*file)->bytes()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// Brings it to the disk, with its name and those of the data files.
+absl::Status Folder::write_manifest(const std::string& path, const std::string& text) {
+  const std::string tmp = fmt::format("{}/{}", path, kNewManifestName);
+  // Of a commit() that has failed.
+  if (const absl::Status removed = files_.remove_file(tmp); !removed.ok() && !absl::IsNotFound(removed))
+    return removed;
+  const auto file = files_.create(tmp);
+  if (!file.ok()) return file.status();
+  RETURN_IF_ERROR((*file)->append(std::as_bytes(std::span(text))));
+  RETURN_IF_ERROR((*file)->sync());
+  RETURN_IF_ERROR(files_.rename(tmp, fmt::format("{}/{}", path, kManifestName)));
+  return files_.sync_folder(path);
+}
+
+/// No ckpt-CLOCK is there any more; if a checkpoint of this clock counted, it still does, as ckpt-CLOCK.old.
+absl::Status Folder::make_way(std::uint64_t clock) {
+  const absl::StatusOr<bool> is_there = exists(clock, kWhole);
+  if (!is_there.ok() || !*is_there) return is_there.status();
+  RETURN_IF_ERROR(check_own(path_of(clock, kWhole)));
+  const absl::StatusOr<bool> is_old_there = exists(clock, kOld);
+  if (!is_old_there.ok()) return is_old_there.status();
+  if (*is_old_there) {
+    // Of a commit() that was cut off: one of the two is enough.
+    const bool is_complete = Reader::open(files_, path_of(clock, kWhole)).ok();
+    RETURN_IF_ERROR(remove(clock, is_complete ? kOld : kWhole));
+    if (!is_complete) return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(files_.rename(path_of(clock, kWhole), path_of(clock, kOld)));
+  return files_.sync_folder(path_);
+}
+
+absl::Status Folder::discard(std::uint64_t clock) {
+  return remove(clock, kTmp);
+}
+
+/// Every file in it is of a checkpoint, by its name and, of data files, how it begins.
+absl::Status Folder::check_own(const std::string& path) const {
+  const auto entries = files_.list(path);
+  if (!entries.ok()) return entries.status();
+  for (const FolderEntry& entry : *entries) {
+    const std::string file = fmt::format("{}/{}", path, entry.name);
+    bool is_own = entry.kind == FolderEntry::Kind::kFile &&
+                  (is_manifest_name(entry.name) || is_data_file_name(entry.name));
+    if (is_own && !is_manifest_name(entry.name)) {
+      const absl::StatusOr<bool> begins_so = may_be_data_file(files_, file);
+      if (!begins_so.ok()) return begins_so.status();
+      is_own = *begins_so;
+    }
+    if (!is_own) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: it is no file of a checkpoint, so {} is not removed; move it away",
+                      base::printable(file), path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// Does nothing if it is not there. What counts until now loses its name first: half of it must never be
+/// taken for a checkpoint.
+absl::Status Folder::remove(std::uint64_t clock, std::string_view ending) {
+  const absl::StatusOr<bool> is_there = exists(clock, ending);
+  if (!is_there.ok() || !*is_there) return is_there.status();
+  std::string path = path_of(clock, ending);
+  RETURN_IF_ERROR(check_own(path));
+  if (ending == kWhole || ending == kOld) {
+    RETURN_IF_ERROR(remove(clock, kGone));
+    const std::string gone = path_of(clock, kGone);
+    RETURN_IF_ERROR(files_.rename(path, gone));
+    RETURN_IF_ERROR(files_.sync_folder(path_));
+    path = gone;
+  }
+  return remove_files(path);
+}
+
+absl::Status Folder::remove_files(const std::string& path) {
+  const auto entries = files_.list(path);
+  if (!entries.ok()) return entries.status();
+  for (const FolderEntry& entry : *entries)
+    RETURN_IF_ERROR(files_.remove_file(fmt::format("{}/{}", path, entry.name)));
+  RETURN_IF_ERROR(files_.remove_folder(path));
+  return files_.sync_folder(path_);
+}
+
+absl::StatusOr<Folder::Listing> Folder::list() const {
+  const auto entries = files_.list(path_);
+  if (!entries.ok()) return entries.status();
+  std::vector<CheckpointName> names;
+  for (const FolderEntry& entry : *entries) {
+    if (const auto name = parse_name(entry.name)) names.push_back(*name);
+  }
+  // The newest first, and ckpt-20 before ckpt-20.old.
+  std::ranges::sort(names, [](const CheckpointName& a, const CheckpointName& b) {
+    return a.clock != b.clock ? a.clock > b.clock : a.ending < b.ending;
+  });
+  Listing listing;
+  for (const CheckpointName& name : names) {
+    const std::uint64_t clock = name.clock;
+    const std::string_view ending = name.ending;
+    const bool is_counted = !listing.complete.empty() && listing.complete.back().clock == clock;
+    if ((ending != kWhole && ending != kOld) || is_counted) {
+      listing.unfinished.push_back(name_of(clock, ending));
+      continue;
+    }
+    const auto damaged = [&](std::string reason) {
+      listing.damaged.push_back({.name = name_of(clock, ending), .reason = std::move(reason)});
+    };
+    const absl::StatusOr<Reader> reader = Reader::open(files_, path_of(clock, ending));
+    if (!reader.ok()) {
+      damaged(std::string(reader.status().message()));
+    } else if (reader->manifest().clock != clock) {
+      damaged(
+          fmt::format("{}: expected clock {}, found {}", reader->path(), clock, reader->manifest().clock));
+    } else {
+      listing.complete.push_back({.clock = clock,
+                                  .name = name_of(clock, ending),
+                                  .path = reader->path(),
+                                  .written = reader->manifest().written,
+                                  .bytes = bytes_of_files(reader->manifest())});
+    }
+  }
+  return listing;
+}
+
+absl::StatusOr<Folder::Newest> Folder::newest_valid() const {
+  absl::StatusOr<Listing> listing = list();
+  if (!listing.ok()) return listing.status();
+  std::vector<Damaged> passed_over;
+  const auto clock_of = [](const Damaged& damaged) { return parse_name(damaged.name)->clock; };
+  auto damaged = listing->damaged.begin();
+  for (const Complete& complete : listing->complete) {
+    for (; damaged != listing->damaged.end() && clock_of(*damaged) >= complete.clock; ++damaged)
+      passed_over.push_back(*damaged);
+    std::string reasons;
+    for (const Damage& damage : verify(files_, complete.path))
+      reasons += (reasons.empty() ? "" : "; ") + to_string(damage);
+    if (reasons.empty()) {
+      absl::StatusOr<Reader> reader = Reader::open(files_, complete.path);
+      if (!reader.ok()) return reader.status();
+      return Newest{.reader = *std::move(reader), .passed_over = std::move(passed_over)};
+    }
+    passed_over.push_back({.name = complete.name, .reason = std::move(reasons)});
+  }
+  passed_over.insert(passed_over.end(), damaged, listing->damaged.end());
+  std::string message = fmt::format("{}: there is no whole checkpoint", path_);
+  for (const Damaged& one : passed_over) message += fmt::format("; {} is damaged: {}", one.name, one.reason);
+  return absl::NotFoundError(message);
+}
+
+absl::Status Folder::keep(std::uint64_t most) {
+  const absl::StatusOr<Listing> listing = list();
+  if (!listing.ok()) return listing.status();
+  if (most == 0) return absl::InvalidArgumentError("expected to keep at least one checkpoint, found 0");
+  if (listing->complete.empty()) return absl::OkStatus();
+  absl::Status first_error;
+  const auto remove_name = [&](std::string_view name) {
+    const CheckpointName parsed = *parse_name(name);
+    if (parsed.clock <= listing->complete.front().clock)
+      first_error.Update(remove(parsed.clock, parsed.ending));
+  };
+  for (std::uint64_t i = most; i < listing->complete.size(); ++i) remove_name(listing->complete[i].name);
+  for (const std::string& name : listing->unfinished) remove_name(name);
+  return first_error;
+}
+
+}  // namespace verbena::checkpoint

@@ -1,0 +1,111 @@
+// A user's folder of checkpoints: what is in it, in which order it comes there, and how it goes.
+//
+//   ckpt-20/        the checkpoint of clock 20: manifest.json and data files
+//   ckpt-30.tmp/    one that is being written, or was when its writer died. It does not count
+//   ckpt-20.old/    counts as that of clock 20 as long as there is no ckpt-20: see commit()
+//   ckpt-10.gone/   one that is being removed. It does not count
+//
+// Anything else in the folder is left alone. A checkpoint is there when its folder has such a name and in it
+// a sound manifest and all files that this names, in their lengths; all of that is on the disk before the
+// name is.
+//
+// One process at a time writes manifests and removes checkpoints in a folder, and one checkpoint of a clock
+// is written at a time; the caller sees to that. Any number of processes may read, and write parts. All see
+// the same file system.
+//
+// A crash at any moment leaves all checkpoints that were committed, and not removed, whole; a call that
+// returned OK has happened. Errors name the path, what was tried and why it failed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "checkpoint/file_system.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/reader.hpp"
+
+namespace verbena::checkpoint {
+
+/// Thread safety: none.
+class Folder {
+ public:
+  /// There may be nothing at `path` yet. `files` must outlive the folder.
+  Folder(FileSystem& files, std::string path);
+
+  /// Makes ckpt-CLOCK.tmp, and what folders above it are missing, and returns its path, for a PartWriter of
+  /// each process. What an earlier writer has left under this name is removed. FAILED_PRECONDITION: that
+  /// holds something that is no file of a checkpoint. A ckpt-CLOCK that is there already stays until
+  /// commit().
+  absl::StatusOr<std::string> begin(std::uint64_t clock);
+
+  /// Makes a checkpoint of what was written since begin(manifest.clock). REQUIRES: finish() of all of its
+  /// parts has returned OK; begin() was called, by whatever process. If this returns OK, the checkpoint is
+  /// there, and survives a crash.
+  ///
+  /// A checkpoint of the same clock that is there already is replaced: it becomes ckpt-CLOCK.old, the new one
+  /// ckpt-CLOCK, and the old one is removed; at each moment one of them counts.
+  ///
+  /// INVALID_ARGUMENT: check() refuses the manifest, or what decode_manifest() would. FAILED_PRECONDITION:
+  /// the files in the folder are not those that the manifest names, in their lengths; or a ckpt-CLOCK that
+  /// would have to go holds something that is no file of a checkpoint. After an error the checkpoint counts
+  /// as not written: begin again, or discard() it. (If only the last fsync failed, its name may be there.)
+  absl::Status commit(Manifest manifest);
+
+  /// Removes ckpt-CLOCK.tmp, if it is there: after a full disk, say. FAILED_PRECONDITION as begin().
+  absl::Status discard(std::uint64_t clock);
+
+  struct Complete {
+    std::uint64_t clock = 0;
+    std::string name;  ///< "ckpt-20"; "ckpt-20.old"
+    std::string path;
+    std::string written;      ///< the manifest's
+    std::uint64_t bytes = 0;  ///< of its data files
+  };
+  struct Damaged {
+    std::string name;  ///< "ckpt-20"
+    std::string reason;
+  };
+  struct Listing {
+    std::vector<Complete> complete;  ///< the newest (of the largest clock) first
+    std::vector<Damaged> damaged;    ///< the newest first
+    std::vector<std::string>
+        unfinished;  ///< names that do not count: .tmp, .gone, and .old beside a complete one
+  };
+  /// Without reading data files: a flipped bit in one is not seen here, but by verify(). NOT_FOUND: no
+  /// folder.
+  absl::StatusOr<Listing> list() const;
+
+  struct Newest {
+    Reader reader;
+    std::vector<Damaged> passed_over;  ///< newer ones, with all that is wrong with each
+  };
+  /// The newest checkpoint in which verify() finds no damage: it reads each that it considers whole.
+  /// NOT_FOUND: there is none; the message names those that are damaged.
+  absl::StatusOr<Newest> newest_valid() const;
+
+  /// Removes all complete checkpoints but the `most` newest. REQUIRES: most > 0; none is being written, but
+  /// of a larger clock than the newest complete one. Damaged ones stay, for whoever wants to look, and do not
+  /// count. What dead writers and earlier removals have left is removed, too, if its clock is not larger than
+  /// that of the newest complete one. An error does not keep it from removing others; the first is returned.
+  absl::Status keep(std::uint64_t most);
+
+ private:
+  [[nodiscard]] std::string path_of(std::uint64_t clock, std::string_view ending) const;
+  [[nodiscard]] absl::StatusOr<bool> exists(std::uint64_t clock, std::string_view ending) const;
+  absl::Status make_folders(const std::string& path);
+  absl::Status check_own(const std::string& path) const;
+  absl::Status check_files(const std::string& path, const Manifest& manifest) const;
+  absl::Status write_manifest(const std::string& path, const std::string& text);
+  absl::Status make_way(std::uint64_t clock);
+  absl::Status remove(std::uint64_t clock, std::string_view ending);
+  absl::Status remove_files(const std::string& path);
+
+  FileSystem& files_;
+  std::string path_;
+};
+
+}  // namespace verbena::checkpoint

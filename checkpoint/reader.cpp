@@ -1,0 +1,150 @@
+#include "checkpoint/reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/printable.hpp"
+#include "base/return_if_error.hpp"
+#include "checkpoint/chunk_reader.hpp"
+#include "checkpoint/manifest_json.hpp"
+
+namespace verbena::checkpoint {
+namespace {
+
+/// More chunks than any file system has room for.
+constexpr std::uint64_t kMostManifestBytes = std::uint64_t{1} << 30;
+
+absl::Status with_place(const absl::Status& status, const std::string& place) {
+  return absl::Status(status.code(), fmt::format("{}: {}", place, std::string(status.message())));
+}
+
+absl::Status check_data_file(FileSystem& files, const std::string& path, const DataFile& entry,
+                             std::uint64_t clock) {
+  const auto file = files.open(path);
+  if (!file.ok()) return file.status();
+  if (absl::Status header = check_file_header(**file, clock); !header.ok()) return with_place(header, path);
+  if ((*file)->bytes() != entry.bytes) {
+    return absl::DataLossError(
+        fmt::format("{}: expected {} bytes, found {}", path, entry.bytes, (*file)->bytes()));
+  }
+  return absl::OkStatus();
+}
+
+/// Calls visit() with each chunk of the part's files for which `is_wanted` holds.
+template <class IsWanted, class Visit>
+absl::Status read_chunks(FileSystem& files, const std::string& folder, const Part& part,
+                         const IsWanted& is_wanted, const Visit& visit) {
+  ChunkReader reader;
+  for (const DataFile& entry : part.files) {
+    const std::string path = fmt::format("{}/{}", folder, entry.name);
+    std::unique_ptr<ReadableFile> file;
+    for (const ChunkEntry& chunk : entry.chunks) {
+      if (!is_wanted(chunk)) continue;
+      if (file == nullptr) {
+        auto opened = files.open(path);
+        if (!opened.ok()) return opened.status();
+        file = *std::move(opened);
+      }
+      const absl::StatusOr<ChunkReader::Chunk> read = reader.read(*file, chunk);
+      if (!read.ok()) return with_place(read.status(), fmt::format("{}: offset {}", path, chunk.offset));
+      RETURN_IF_ERROR(visit(*read));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool has_any_of(const ChunkEntry& chunk, NumberRange range) {
+  return range.first < range.end && chunk.first < range.end && chunk.last >= range.first;
+}
+
+/// The chunk's rows; without those that are not in `range`, if it says which these are.
+Rows rows_of(const ChunkReader::Chunk& chunk, NumberRange range) {
+  const ChunkHeader& header = chunk.header;
+  const bool are_scattered = header.kind == ChunkKind::kScatteredRows;
+  std::uint64_t skipped = 0;
+  Rows rows{.are_scattered = are_scattered, .numbers = {header.first, header.last + 1}, .count = header.rows};
+  if (!are_scattered) {
+    rows.numbers.first = std::max(header.first, range.first);
+    rows.numbers.end = std::min(header.last, range.end - 1) + 1;
+    rows.count = rows.numbers.end - rows.numbers.first;
+    skipped = rows.numbers.first - header.first;
+  }
+  std::span<const std::byte> left = chunk.payload;
+  for (std::uint32_t i = 0; i < header.columns; ++i) {
+    const std::uint64_t row_bytes = header.column_bytes[i];
+    rows.columns.push_back({.bytes = left.subspan(skipped * row_bytes, rows.count * row_bytes),
+                            .row_bytes = header.column_bytes[i]});
+    left = left.subspan(header.rows * row_bytes);
+  }
+  return rows;
+}
+
+}  // namespace
+
+absl::StatusOr<Manifest> read_manifest(FileSystem& files, const std::string& path) {
+  const std::string name = fmt::format("{}/{}", path, kManifestName);
+  const auto file = files.open(name);
+  if (!file.ok()) return file.status();
+  if ((*file)->bytes() > kMostManifestBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected at most {} bytes, found {}", name, kMostManifestBytes, (*file)->bytes()));
+  }
+  std::string text((*file)->bytes(), '\0');
+  RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(text))));
+  absl::StatusOr<Manifest> manifest = decode_manifest(text);
+  if (!manifest.ok()) return with_place(manifest.status(), name);
+  return manifest;
+}
+
+absl::StatusOr<Reader> Reader::open(FileSystem& files, std::string path) {
+  absl::StatusOr<Manifest> manifest = read_manifest(files, path);
+  if (!manifest.ok()) return manifest.status();
+  for (const Part& part : manifest->parts) {
+    for (const DataFile& file : part.files)
+      RETURN_IF_ERROR(check_data_file(files, fmt::format("{}/{}", path, file.name), file, manifest->clock));
+  }
+  return Reader(files, std::move(path), *std::move(manifest));
+}
+
+absl::Status Reader::read_rows(std::uint32_t table, NumberRange range,
+                               absl::FunctionRef<absl::Status(const Rows&)> visit) const {
+  const auto is_wanted = [&](const ChunkEntry& chunk) {
+    return chunk.kind != ChunkKind::kBlob && chunk.number == table && has_any_of(chunk, range);
+  };
+  for (const Part& part : manifest_.parts) {
+    RETURN_IF_ERROR(read_chunks(*files_, path_, part, is_wanted, [&](const ChunkReader::Chunk& chunk) {
+      return visit(rows_of(chunk, range));
+    }));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reader::read_blob(std::string_view name,
+                               absl::FunctionRef<absl::Status(std::span<const std::byte>)> visit) const {
+  for (const Part& part : manifest_.parts) {
+    const auto blob = std::ranges::find(part.blobs, name, &Blob::name);
+    if (blob == part.blobs.end()) continue;
+    const auto number = static_cast<std::uint32_t>(blob - part.blobs.begin());
+    const auto is_wanted = [&](const ChunkEntry& chunk) {
+      return chunk.kind == ChunkKind::kBlob && chunk.number == number;
+    };
+    // In the order of the files, which is that of the bytes: check() has seen to that.
+    return read_chunks(*files_, path_, part, is_wanted,
+                       [&](const ChunkReader::Chunk& chunk) { return visit(chunk.payload); });
+  }
+  return absl::NotFoundError(fmt::format("{}: there is no blob {}", path_, base::printable(name)));
+}
+
+absl::StatusOr<std::vector<std::byte>> Reader::read_blob(std::string_view name) const {
+  // It grows with what is there, not with what the manifest says.
+  std::vector<std::byte> bytes;
+  RETURN_IF_ERROR(read_blob(name, [&](std::span<const std::byte> piece) {
+    bytes.insert(bytes.end(), piece.begin(), piece.end());
+    return absl::OkStatus();
+  }));
+  return bytes;
+}
+
+}  // namespace verbena::checkpoint

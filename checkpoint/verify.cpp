@@ -1,0 +1,101 @@
+#include "checkpoint/verify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "checkpoint/checksum.hpp"
+#include "checkpoint/chunk_reader.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/reader.hpp"
+
+namespace verbena::checkpoint {
+namespace {
+
+std::string advice_for(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kUnimplemented:
+      return "read it with a later version of the program";
+    case absl::StatusCode::kNotFound:
+      return "put the file back if it was moved; otherwise take an older checkpoint";
+    case absl::StatusCode::kPermissionDenied:
+      return "read it as the user who wrote it";
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kInvalidArgument:
+      return "take an older checkpoint, or put back a copy of the file";
+    default:
+      return "look at the disk, and try again";
+  }
+}
+
+class Verification {
+ public:
+  Verification(FileSystem& files, std::uint64_t clock) : files_(files), clock_(clock) {}
+
+  void examine(const std::string& path, const DataFile& entry) {
+    const auto file = files_.open(path);
+    if (!file.ok()) return add(path, 0, file.status());
+    const std::size_t before = damages_.size();
+    add(path, 0, check_file_header(**file, clock_));
+    if ((*file)->bytes() != entry.bytes) {
+      add(path, std::min((*file)->bytes(), entry.bytes),
+          absl::DataLossError(fmt::format("expected {} bytes, found {}", entry.bytes, (*file)->bytes())));
+    }
+    Checksum checksum;
+    add_header(**file, checksum);
+    for (const ChunkEntry& chunk : entry.chunks) {
+      add(path, chunk.offset, reader_.read(**file, chunk).status());
+      checksum.add(reader_.stored());
+    }
+    // Whatever is wrong with a part of it makes the whole file's checksum wrong, too.
+    if (damages_.size() == before && checksum.value() != entry.checksum) {
+      add(path, 0,
+          absl::DataLossError(fmt::format("expected the checksum {} of the file, found {}",
+                                          checksum_text(entry.checksum), checksum_text(checksum.value()))));
+    }
+  }
+  void add(std::string path, std::uint64_t offset, const absl::Status& status) {
+    if (status.ok()) return;
+    std::string what(status.message());
+    if (what.starts_with(path + ": ")) what.erase(0, path.size() + 2);
+    damages_.push_back({.path = std::move(path),
+                        .offset = offset,
+                        .what = std::move(what),
+                        .advice = advice_for(status.code())});
+  }
+  std::vector<Damage> take() { return std::move(damages_); }
+
+ private:
+  static void add_header(const ReadableFile& file, Checksum& checksum) {
+    FileHeader header;
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&header, 1));
+    if (file.bytes() >= bytes.size() && file.read(0, bytes).ok()) checksum.add(bytes);
+  }
+
+  FileSystem& files_;
+  std::uint64_t clock_;
+  ChunkReader reader_;
+  std::vector<Damage> damages_;
+};
+
+}  // namespace
+
+std::string to_string(const Damage& damage) {
+  return fmt::format("{}: offset {}: {} ({})", damage.path, damage.offset, damage.what, damage.advice);
+}
+
+std::vector<Damage> verify(FileSystem& files, const std::string& path) {
+  const absl::StatusOr<Manifest> manifest = read_manifest(files, path);
+  Verification verification(files, manifest.ok() ? manifest->clock : 0);
+  if (!manifest.ok()) {
+    verification.add(fmt::format("{}/{}", path, kManifestName), 0, manifest.status());
+    return verification.take();
+  }
+  for (const Part& part : manifest->parts) {
+    for (const DataFile& file : part.files) verification.examine(fmt::format("{}/{}", path, file.name), file);
+  }
+  return verification.take();
+}
+
+}  // namespace verbena::checkpoint
