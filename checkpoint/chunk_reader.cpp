@@ -76,7 +76,7 @@ absl::Status check_file_header(const ReadableFile& file, std::uint64_t clock) {
   }
   const std::uint64_t checksum =
       checksum_of(std::as_bytes(std::span(&header, 1)).first(offsetof(FileHeader, checksum)));
-  if (header.checksum != checksum || header.zero != 0) {
+  if (header.checksum != checksum) {
     return damaged(fmt::format("expected a header with the checksum {}, found {}", checksum_text(checksum),
                                checksum_text(header.checksum)));
   }

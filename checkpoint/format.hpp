@@ -26,12 +26,12 @@ inline constexpr std::array<char, 4> kChunkMagic = {'C', 'H', 'N', 'K'};
 struct FileHeader {
   std::array<char, 8> magic = kFileMagic;
   std::uint32_t version = kDataVersion;
-  std::uint32_t zero = 0;
+  std::uint32_t reserved = 0;
   std::uint64_t clock = 0;     ///< of the checkpoint
   std::uint64_t checksum = 0;  ///< XXH3-64 of the bytes before it
 };
 static_assert(std::is_trivially_copyable_v<FileHeader> && sizeof(FileHeader) == 32);
-static_assert(offsetof(FileHeader, version) == 8 && offsetof(FileHeader, zero) == 12 &&
+static_assert(offsetof(FileHeader, version) == 8 && offsetof(FileHeader, reserved) == 12 &&
               offsetof(FileHeader, clock) == 16 && offsetof(FileHeader, checksum) == 24);
 
 enum class ChunkKind : std::uint16_t {

@@ -31,6 +31,12 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr const char* kPath = "ckpts/ckpt-20";
+/// Which bytes of a file are damaged: every one, or one in so many.
+#ifdef VERBENA_SANITIZED
+constexpr std::size_t kByteStep = 7;
+#else
+constexpr std::size_t kByteStep = 1;
+#endif
 
 SimulatedDisk disk_with_checkpoint(int zstd_level = 0) {
   SimulatedDisk disk;
@@ -56,7 +62,7 @@ TEST_P(FlippedBitTest, IsFoundInEachByteOfEachFile) {
   std::size_t bytes = 0;
   for (const std::string& path : disk.paths()) {
     std::string& content = disk.bytes_of(path);
-    for (std::size_t i = 0; i < content.size(); ++i) {
+    for (std::size_t i = 0; i < content.size(); i += kByteStep) {
       const auto mask = static_cast<char>(1 << (i % 8));
       content[i] = static_cast<char>(content[i] ^ mask);
       const std::vector<Damage> damages = verify(disk, kPath);
@@ -67,7 +73,7 @@ TEST_P(FlippedBitTest, IsFoundInEachByteOfEachFile) {
       ++bytes;
     }
   }
-  EXPECT_GT(bytes, 3000U);
+  EXPECT_GT(bytes, 3000U / kByteStep);
   EXPECT_THAT(verify(disk, kPath), IsEmpty());
 }
 
@@ -75,7 +81,7 @@ TEST(TruncationTest, IsFoundAtEachLength) {
   SimulatedDisk disk = disk_with_checkpoint();
   for (const std::string& path : disk.paths()) {
     const std::string whole = disk.bytes_of(path);
-    for (std::size_t length = 0; length < whole.size(); ++length) {
+    for (std::size_t length = 0; length < whole.size(); length += kByteStep) {
       disk.bytes_of(path) = whole.substr(0, length);
       ASSERT_THAT(verify(disk, kPath), Not(IsEmpty())) << path << ", " << length;
       ASSERT_FALSE(Reader::open(disk, kPath).ok()) << path << ", " << length;

@@ -114,7 +114,9 @@ TEST_F(FolderTest, AFolderThatWasRenamedIsOfAnotherClock) {
   write(20, 1);
   ASSERT_EQ(disk_.rename("a/b/ckpts/ckpt-20", "a/b/ckpts/ckpt-30"), absl::OkStatus());
   EXPECT_THAT(complete(), IsEmpty());
-  EXPECT_THAT(folder_.list()->damaged[0].reason, HasSubstr("expected clock 30, found 20"));
+  const auto damaged = folder_.list()->damaged;
+  ASSERT_THAT(damaged, SizeIs(1));
+  EXPECT_THAT(damaged[0].reason, HasSubstr("expected clock 30, found 20"));
 }
 
 TEST_F(FolderTest, CommitRefusesOtherFilesThanTheManifests) {
