@@ -93,10 +93,16 @@ std::string Folder::path_of(std::uint64_t clock, std::string_view ending) const 
   return fmt::format("{}/{}", path_, name_of(clock, ending));
 }
 
+/// FAILED_PRECONDITION: there is something, but no folder; a link, say, to where others have theirs.
 absl::StatusOr<bool> Folder::exists(std::uint64_t clock, std::string_view ending) const {
   const auto entries = files_.list(path_);
+  if (absl::IsNotFound(entries.status())) return false;
   if (!entries.ok()) return entries.status();
-  return std::ranges::find(*entries, name_of(clock, ending), &FolderEntry::name) != entries->end();
+  const auto found = std::ranges::find(*entries, name_of(clock, ending), &FolderEntry::name);
+  if (found == entries->end()) return false;
+  if (found->kind == FolderEntry::Kind::kFolder) return true;
+  return absl::FailedPreconditionError(
+      fmt::format("{}: expected a folder, found something else; move it away", path_of(clock, ending)));
 }
 
 absl::StatusOr<std::string> Folder::begin(std::uint64_t clock) {

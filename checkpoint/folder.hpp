@@ -9,6 +9,9 @@
 // a sound manifest and all files that this names, in their lengths; all of that is on the disk before the
 // name is.
 //
+// The newest checkpoint is that of the largest clock. Whoever wants to go on from an older one, though a
+// newer one is whole, does so in another folder.
+//
 // One process at a time writes manifests and removes checkpoints in a folder, and one checkpoint of a clock
 // is written at a time; the caller sees to that. Any number of processes may read, and write parts. All see
 // the same file system.
@@ -72,8 +75,8 @@ class Folder {
   struct Listing {
     std::vector<Complete> complete;  ///< the newest (of the largest clock) first
     std::vector<Damaged> damaged;    ///< the newest first
-    std::vector<std::string>
-        unfinished;  ///< names that do not count: .tmp, .gone, and .old beside a complete one
+    /// Names that do not count: .tmp, .gone, and .old beside a complete one.
+    std::vector<std::string> unfinished;
   };
   /// Without reading data files: a flipped bit in one is not seen here, but by verify(). NOT_FOUND: no
   /// folder.

@@ -50,6 +50,7 @@ class FolderTest : public ::testing::Test {
 TEST_F(FolderTest, MakesWhatIsMissingAbove) {
   EXPECT_EQ(folder_.list().status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(folder_.newest_valid().status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(folder_.discard(20), absl::OkStatus());
   EXPECT_EQ(folder_.begin(20).value(), "a/b/ckpts/ckpt-20.tmp");
   EXPECT_THAT(complete(), IsEmpty());
   EXPECT_THAT(unfinished(), ElementsAre("ckpt-20.tmp"));
@@ -245,6 +246,18 @@ TEST_F(FolderTest, TheBetterOfTwoStaysUntilThereIsANewOne) {
     EXPECT_THAT(complete(), ElementsAre("ckpt-20"));
     EXPECT_THAT(unfinished(), IsEmpty());
   }
+}
+
+TEST_F(FolderTest, WhatIsNoFolderIsNotRemoved) {
+  write(20, 1);
+  disk_.put_link("a/b/ckpts/ckpt-30");
+  disk_.put_link("a/b/ckpts/ckpt-40.tmp");
+  for (const std::uint64_t clock : {30U, 40U}) {
+    const absl::Status status = write_checkpoint(disk_, folder_, clock, content_of(2));
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("expected a folder, found something else"));
+  }
+  EXPECT_EQ(newest(), 1U);
 }
 
 TEST_F(FolderTest, SomethingElseInItsPlaceIsNotRemoved) {

@@ -54,7 +54,6 @@ class PartWriterTest : public ::testing::Test {
 
 TEST_F(PartWriterTest, WritesTheFormThatIsDocumented) {
   PartWriter part = writer();
-  const std::string keys = "\1\0\2\0\3\0";
   const std::string values = "abcABC123";
   const std::array<Column, 2> columns = {
       {{.bytes = std::as_bytes(std::span(values)), .row_bytes = 3},
