@@ -13,34 +13,23 @@
 #include <string_view>
 #include <utility>
 
+#include "base/file_descriptor.hpp"
+
 namespace verbena::checkpoint {
 namespace {
+
+using base::FileDescriptor;
 
 absl::Status failed(const std::string& path, std::string_view what, int error) {
   return absl::ErrnoToStatus(error, fmt::format("{}: cannot {}", path, what));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-
-  [[nodiscard]] int number() const { return number_; }
-
- private:
-  int number_;
-};
-
-Descriptor open_descriptor(const std::string& path, int flags) {
+FileDescriptor open_descriptor(const std::string& path, int flags) {
   int number = -1;
   do {
     number = ::open(path.c_str(), flags | O_CLOEXEC, S_IRUSR | S_IWUSR);
   } while (number < 0 && errno == EINTR);
-  return Descriptor(number);
+  return FileDescriptor(number);
 }
 
 absl::Status sync_descriptor(const std::string& path, int number) {
@@ -58,28 +47,28 @@ std::size_t piece(std::size_t bytes) {
 
 class HostNewFile final : public NewFile {
  public:
-  HostNewFile(std::string path, Descriptor descriptor)
+  HostNewFile(std::string path, FileDescriptor descriptor)
       : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
 
   absl::Status append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      const ssize_t written = ::write(descriptor_.number(), bytes.data(), piece(bytes.size()));
+      const ssize_t written = ::write(descriptor_.get(), bytes.data(), piece(bytes.size()));
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) return failed(path_, "write", errno);
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
     return absl::OkStatus();
   }
-  absl::Status sync() override { return sync_descriptor(path_, descriptor_.number()); }
+  absl::Status sync() override { return sync_descriptor(path_, descriptor_.get()); }
 
  private:
   std::string path_;
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
 };
 
 class HostReadableFile final : public ReadableFile {
  public:
-  HostReadableFile(std::string path, Descriptor descriptor, std::uint64_t bytes)
+  HostReadableFile(std::string path, FileDescriptor descriptor, std::uint64_t bytes)
       : path_(std::move(path)), descriptor_(std::move(descriptor)), bytes_(bytes) {}
 
   [[nodiscard]] std::uint64_t bytes() const override { return bytes_; }
@@ -87,8 +76,7 @@ class HostReadableFile final : public ReadableFile {
   absl::Status read(std::uint64_t offset, std::span<std::byte> to) const override {
     if (offset > bytes_ || to.size() > bytes_ - offset) return ends_early(offset, to.size());
     while (!to.empty()) {
-      const ssize_t got =
-          ::pread(descriptor_.number(), to.data(), piece(to.size()), static_cast<off_t>(offset));
+      const ssize_t got = ::pread(descriptor_.get(), to.data(), piece(to.size()), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return failed(path_, fmt::format("read at offset {}", offset), errno);
       if (got == 0) return ends_early(offset, to.size());
@@ -104,23 +92,24 @@ class HostReadableFile final : public ReadableFile {
   }
 
   std::string path_;
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
   std::uint64_t bytes_;
 };
 
 class HostFileSystem final : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<NewFile>> create(const std::string& path) override {
-    Descriptor descriptor = open_descriptor(path, O_WRONLY | O_CREAT | O_EXCL);
-    if (descriptor.number() < 0) return failed(path, "create", errno);
+    FileDescriptor descriptor = open_descriptor(path, O_WRONLY | O_CREAT | O_EXCL);
+    if (!descriptor.valid()) return failed(path, "create", errno);
     return std::make_unique<HostNewFile>(path, std::move(descriptor));
   }
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> open(const std::string& path) override {
-    Descriptor descriptor = open_descriptor(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);  // not to wait at a pipe
-    if (descriptor.number() < 0) return failed(path, "open", errno);
+    FileDescriptor descriptor =
+        open_descriptor(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);  // not to wait at a pipe
+    if (!descriptor.valid()) return failed(path, "open", errno);
     struct stat info {};
-    if (::fstat(descriptor.number(), &info) != 0) return failed(path, "open", errno);
+    if (::fstat(descriptor.get(), &info) != 0) return failed(path, "open", errno);
     if (!S_ISREG(info.st_mode)) {
       return absl::InvalidArgumentError(fmt::format("{}: expected a file, found something else", path));
     }
@@ -133,9 +122,9 @@ class HostFileSystem final : public FileSystem {
   }
 
   absl::Status sync_folder(const std::string& path) override {
-    const Descriptor descriptor = open_descriptor(path, O_RDONLY | O_DIRECTORY);
-    if (descriptor.number() < 0) return failed(path, "open the folder", errno);
-    return sync_descriptor(path, descriptor.number());
+    const FileDescriptor descriptor = open_descriptor(path, O_RDONLY | O_DIRECTORY);
+    if (!descriptor.valid()) return failed(path, "open the folder", errno);
+    return sync_descriptor(path, descriptor.get());
   }
 
   absl::StatusOr<std::vector<FolderEntry>> list(const std::string& path) override {

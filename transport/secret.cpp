@@ -15,8 +15,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/file_descriptor.hpp"
 #include "base/return_if_error.hpp"
-#include "transport/shm/shared_memory.hpp"
 
 namespace verbena::transport {
 
@@ -108,7 +108,7 @@ absl::StatusOr<std::shared_ptr<const Secret>> Secret::random() {
 
 absl::StatusOr<std::shared_ptr<const Secret>> Secret::read_file(const std::string& path) {
   // Non-blocking: if the path is a pipe, this must not wait for it; it is refused below.
-  const shm::FileDescriptor file(
+  const base::FileDescriptor file(
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));  // NOLINT(*-vararg)
   if (!file.valid()) {
     const int error = errno;

@@ -113,7 +113,7 @@ class RawSocket {
   }
 
  private:
-  shm::FileDescriptor socket_;
+  base::FileDescriptor socket_;
 };
 
 /// A hostile peer, which sends messages over a control socket, right and wrong ones, with and without files.
@@ -212,7 +212,7 @@ class Speaker {
   Input& input_;
   const RawSocket socket_;
   std::function<void()> poll_;
-  std::vector<shm::FileDescriptor> files_;
+  std::vector<base::FileDescriptor> files_;
   bool proved_ = false;
   unsigned seen_ = 0;  ///< a sum of bytes of granted memory, to read them
 };

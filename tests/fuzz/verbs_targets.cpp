@@ -345,8 +345,8 @@ void verbs_neighbour(std::string_view bytes) {
   std::array<int, 2> ends{};
   require(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) == 0,
           "no sockets");
-  const shm::ControlSocket peer{shm::FileDescriptor(ends[0])};
-  verbs::Neighbour neighbour{shm::ControlSocket(shm::FileDescriptor(ends[1]))};
+  const shm::ControlSocket peer{base::FileDescriptor(ends[0])};
+  verbs::Neighbour neighbour{shm::ControlSocket(base::FileDescriptor(ends[1]))};
   for (int step = 0; step < 16 && !input.empty(); ++step) {
     shm::ControlMessage message{.kind = static_cast<shm::ControlKind>(input.below(10)),
                                 .key = input.below(4),
@@ -354,11 +354,11 @@ void verbs_neighbour(std::string_view bytes) {
                                 .length_bytes = input.take<std::uint16_t>()};
     if (input.below(4) == 3) message.length_bytes = input.take<std::uint64_t>();
     if (input.below(8) == 7) message.magic = input.take<std::uint32_t>();
-    shm::FileDescriptor file;
+    base::FileDescriptor file;
     const std::uint32_t kind = input.below(4);
     std::size_t file_bytes = 0;
     if (kind == 3) {
-      file = shm::FileDescriptor(::memfd_create("unsealed", MFD_CLOEXEC));
+      file = base::FileDescriptor(::memfd_create("unsealed", MFD_CLOEXEC));
     } else if (kind > 0) {
       file_bytes = shm::whole_pages(std::size_t{1} << (8 + 4 * kind));
       auto made = shm::create_memory("fuzz", file_bytes);

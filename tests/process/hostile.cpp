@@ -67,7 +67,7 @@ int connect_to(const Target& target) {
 
 std::optional<ControlSocket> socket_to(const Target& target) {
   const int fd = connect_to(target);
-  return fd < 0 ? std::nullopt : std::optional(ControlSocket(transport::shm::FileDescriptor(fd)));
+  return fd < 0 ? std::nullopt : std::optional(ControlSocket(base::FileDescriptor(fd)));
 }
 
 std::optional<ControlMessage> hear(const ControlSocket& socket) {
@@ -123,8 +123,8 @@ void garbage(const Target& target) {
   std::array<std::byte, 4096> noise;
   scribble(noise);
   ::send(fd, noise.data(), dice()() % noise.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  const ControlSocket socket{transport::shm::FileDescriptor(fd)};
-  const transport::shm::FileDescriptor file(::open("/dev/zero", O_RDWR | O_CLOEXEC));
+  const ControlSocket socket{base::FileDescriptor(fd)};
+  const base::FileDescriptor file(::open("/dev/zero", O_RDWR | O_CLOEXEC));
   for (int i = 0; i < 4; ++i) {
     ControlMessage word = kGreeting;
     word.kind = static_cast<ControlKind>(dice()() % 9);

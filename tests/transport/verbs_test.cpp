@@ -747,7 +747,7 @@ TEST_F(VerbsConnected, MemoryOfAPeerOnThisHostIsChangedInPlace) {
 TEST_F(VerbsConnected, APeerNamesNoFilesOfThisProcess) {
   // Keys that hold a file descriptor's number, as they did once. Here the peer's descriptors are this
   // process's own.
-  const shm::FileDescriptor file = *shm::create_memory("a-private-file", 8192);
+  const base::FileDescriptor file = *shm::create_memory("a-private-file", 8192);
   for (int number = 0; number < 64; ++number) {
     const RemoteDescriptor made_up = {
         .address = 0,

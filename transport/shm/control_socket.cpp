@@ -56,8 +56,8 @@ absl::StatusOr<SocketName> socket_name(const std::string& address) {
   return result;
 }
 
-absl::StatusOr<FileDescriptor> new_socket() {
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+absl::StatusOr<base::FileDescriptor> new_socket() {
+  base::FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return absl::ErrnoToStatus(errno, "no Unix socket can be created");
   return fd;
 }
@@ -76,7 +76,7 @@ ControlSocket::Files take_files(msghdr& header) {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-      FileDescriptor file(fd);
+      base::FileDescriptor file(fd);
       if (taken < files.size()) files[taken++] = std::move(file);
     }
   }
@@ -147,7 +147,7 @@ absl::StatusOr<ControlSocket> ControlSocket::listen(const std::string& address) 
 }
 
 absl::StatusOr<ControlSocket> ControlSocket::accept() const {
-  FileDescriptor fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  base::FileDescriptor fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd.valid()) return ControlSocket(std::move(fd));
   const int error = errno;
   if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {

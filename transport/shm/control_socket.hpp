@@ -61,7 +61,7 @@ struct Peer {
 
 class ControlSocket {
  public:
-  using Files = std::array<FileDescriptor, 3>;
+  using Files = std::array<base::FileDescriptor, 3>;
   struct Received {
     ControlMessage message;
     Files files;
@@ -70,7 +70,7 @@ class ControlSocket {
   enum class TakesFiles : std::uint8_t { kNo, kYes };
 
   ControlSocket() = default;
-  explicit ControlSocket(FileDescriptor fd) : fd_(std::move(fd)) {}
+  explicit ControlSocket(base::FileDescriptor fd) : fd_(std::move(fd)) {}
 
   /// nullopt if nobody listens there (yet), or if too many wait to be accepted, for longer than `patience`
   /// (above 0).
@@ -95,7 +95,7 @@ class ControlSocket {
   [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:
-  FileDescriptor fd_;
+  base::FileDescriptor fd_;
 };
 
 }  // namespace verbena::transport::shm

@@ -30,12 +30,12 @@ absl::StatusOr<Doorbell> Doorbell::create() {
   return Doorbell(std::move(*file), std::move(*mapping));
 }
 
-absl::StatusOr<Doorbell> Doorbell::open(const FileDescriptor& received) {
+absl::StatusOr<Doorbell> Doorbell::open(const base::FileDescriptor& received) {
   const std::size_t bytes = whole_pages(sizeof(Word));
   RETURN_IF_ERROR(check_received(received, bytes));
   auto mapping = map_memory(received, bytes, Protection::kReadWrite);
   if (!mapping.ok()) return mapping.status();
-  return Doorbell(FileDescriptor(), std::move(*mapping));
+  return Doorbell(base::FileDescriptor(), std::move(*mapping));
 }
 
 void Doorbell::ring() const noexcept {

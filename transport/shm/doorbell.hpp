@@ -26,10 +26,10 @@ class Doorbell {
  public:
   Doorbell() = default;
   static absl::StatusOr<Doorbell> create();
-  static absl::StatusOr<Doorbell> open(const FileDescriptor& received);
+  static absl::StatusOr<Doorbell> open(const base::FileDescriptor& received);
 
   [[nodiscard]] bool valid() const { return !mapping_.bytes().empty(); }
-  [[nodiscard]] const FileDescriptor& file() const { return file_; }  ///< valid only after create()
+  [[nodiscard]] const base::FileDescriptor& file() const { return file_; }  ///< valid only after create()
 
   /// May be called from any thread, and from signal handlers.
   void ring() const noexcept;
@@ -44,10 +44,11 @@ class Doorbell {
   using Word = std::atomic<std::uint32_t>;
   static_assert(Word::is_always_lock_free && sizeof(Word) == sizeof(std::uint32_t));
 
-  Doorbell(FileDescriptor file, Mapping mapping) : file_(std::move(file)), mapping_(std::move(mapping)) {}
+  Doorbell(base::FileDescriptor file, Mapping mapping)
+      : file_(std::move(file)), mapping_(std::move(mapping)) {}
   [[nodiscard]] Word& word() const { return *reinterpret_cast<Word*>(mapping_.bytes().data()); }
 
-  FileDescriptor file_;
+  base::FileDescriptor file_;
   Mapping mapping_;
 };
 

@@ -26,7 +26,7 @@ constexpr std::size_t kTableBytes = std::size_t{kMaxRegions} * sizeof(std::uint3
 // and memory, whether it is used or not. Where the kernel promises more than it has, a lack of memory kills a
 // process and does not raise SIGBUS. Where it promises nothing (overcommit_memory = 2), a touch raises
 // SIGBUS; so there, and only there, the pages are taken now.
-absl::Status take_pages_if_needed(const FileDescriptor& file, std::size_t bytes) {
+absl::Status take_pages_if_needed(const base::FileDescriptor& file, std::size_t bytes) {
   if (!overcommit_forbidden() || ::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) == 0) {
     return absl::OkStatus();
   }
@@ -45,14 +45,14 @@ absl::StatusOr<RegionTable> RegionTable::create() {
   return RegionTable(std::move(*file), std::move(*mapping));
 }
 
-absl::StatusOr<RegionTable> RegionTable::open(const FileDescriptor& received) {
+absl::StatusOr<RegionTable> RegionTable::open(const base::FileDescriptor& received) {
   RETURN_IF_ERROR(check_received(received, kTableBytes));
   auto mapping = map_memory(received, kTableBytes, Protection::kRead);
   if (!mapping.ok()) return mapping.status();
-  return RegionTable(FileDescriptor(), std::move(*mapping));
+  return RegionTable(base::FileDescriptor(), std::move(*mapping));
 }
 
-ShmRegion::ShmRegion(Regions& regions, std::uint64_t key, FileDescriptor file, Mapping mapping,
+ShmRegion::ShmRegion(Regions& regions, std::uint64_t key, base::FileDescriptor file, Mapping mapping,
                      std::size_t bytes, Access access)
     : MemoryRegion(mapping.bytes().first(bytes), access),
       regions_(regions),

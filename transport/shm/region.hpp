@@ -28,10 +28,10 @@ class RegionTable {
  public:
   RegionTable() = default;
   static absl::StatusOr<RegionTable> create();
-  static absl::StatusOr<RegionTable> open(const FileDescriptor& received);
+  static absl::StatusOr<RegionTable> open(const base::FileDescriptor& received);
 
   [[nodiscard]] bool valid() const { return !mapping_.bytes().empty(); }
-  [[nodiscard]] const FileDescriptor& file() const { return file_; }  ///< valid only after create()
+  [[nodiscard]] const base::FileDescriptor& file() const { return file_; }  ///< valid only after create()
 
   // Sequentially consistent: a peer that learned in any way that a region is gone sees it gone.
   void set(std::uint32_t slot, std::uint32_t generation) const {
@@ -45,13 +45,14 @@ class RegionTable {
   using Generation = std::atomic<std::uint32_t>;
   static_assert(Generation::is_always_lock_free && sizeof(Generation) == sizeof(std::uint32_t));
 
-  RegionTable(FileDescriptor file, Mapping mapping) : file_(std::move(file)), mapping_(std::move(mapping)) {}
+  RegionTable(base::FileDescriptor file, Mapping mapping)
+      : file_(std::move(file)), mapping_(std::move(mapping)) {}
   /// REQUIRES: slot < kMaxRegions.
   [[nodiscard]] Generation& at(std::uint32_t slot) const {
     return reinterpret_cast<Generation*>(mapping_.bytes().data())[slot];
   }
 
-  FileDescriptor file_;
+  base::FileDescriptor file_;
   Mapping mapping_;
 };
 
@@ -59,12 +60,12 @@ class Regions;
 
 class ShmRegion final : public MemoryRegion {
  public:
-  ShmRegion(Regions& regions, std::uint64_t key, FileDescriptor file, Mapping mapping, std::size_t bytes,
-            Access access);
+  ShmRegion(Regions& regions, std::uint64_t key, base::FileDescriptor file, Mapping mapping,
+            std::size_t bytes, Access access);
   ~ShmRegion() override;
 
   [[nodiscard]] std::uint64_t key() const { return key_; }
-  [[nodiscard]] const FileDescriptor& file() const { return file_; }
+  [[nodiscard]] const base::FileDescriptor& file() const { return file_; }
   [[nodiscard]] const Regions& owner() const { return regions_; }
   /// Bytes that are promised but not in memory yet, because nobody has touched them.
   [[nodiscard]] std::uint64_t untouched_bytes() const;
@@ -72,7 +73,7 @@ class ShmRegion final : public MemoryRegion {
  private:
   Regions& regions_;
   std::uint64_t key_;
-  FileDescriptor file_;
+  base::FileDescriptor file_;
   Mapping mapping_;
 };
 

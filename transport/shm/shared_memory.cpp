@@ -25,10 +25,6 @@ absl::Status check_file_size_limit(std::size_t bytes) {
 
 }  // namespace
 
-void FileDescriptor::reset() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 void Mapping::reset() {
   if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
   bytes_ = {};
@@ -39,9 +35,9 @@ std::size_t whole_pages(std::size_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
-absl::StatusOr<FileDescriptor> create_memory(const char* name, std::size_t bytes) {
+absl::StatusOr<base::FileDescriptor> create_memory(const char* name, std::size_t bytes) {
   RETURN_IF_ERROR(check_file_size_limit(bytes));
-  FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  base::FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.valid()) return absl::ErrnoToStatus(errno, "no memory file can be created (memfd_create)");
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
     const int error = errno;
@@ -53,20 +49,20 @@ absl::StatusOr<FileDescriptor> create_memory(const char* name, std::size_t bytes
   return file;
 }
 
-absl::Status make_read_only(const FileDescriptor& file) {
+absl::Status make_read_only(const base::FileDescriptor& file) {
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0) return absl::OkStatus();
   return absl::ErrnoToStatus(
       errno, "a memory file cannot be sealed against writing by peers (Linux 5.1 or newer is needed)");
 }
 
-absl::StatusOr<FileDescriptor> read_only_descriptor(const FileDescriptor& file) {
-  FileDescriptor reader(
+absl::StatusOr<base::FileDescriptor> read_only_descriptor(const base::FileDescriptor& file) {
+  base::FileDescriptor reader(
       ::open(fmt::format("/proc/self/fd/{}", file.get()).c_str(), O_RDONLY | O_CLOEXEC));  // NOLINT(*-vararg)
   if (reader.valid()) return reader;
   return absl::ErrnoToStatus(errno, "a memory file cannot be opened for reading only (is /proc mounted?)");
 }
 
-absl::Status check_received(const FileDescriptor& file, std::size_t bytes) {
+absl::Status check_received(const base::FileDescriptor& file, std::size_t bytes) {
   struct stat info {};
   if (!file.valid() || ::fstat(file.get(), &info) != 0) {
     return absl::PermissionDeniedError("the peer sent no memory file where one is expected");
@@ -80,7 +76,8 @@ absl::Status check_received(const FileDescriptor& file, std::size_t bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Mapping> map_memory(const FileDescriptor& file, std::size_t bytes, Protection protection) {
+absl::StatusOr<Mapping> map_memory(const base::FileDescriptor& file, std::size_t bytes,
+                                   Protection protection) {
   const int flags = protection == Protection::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
   void* address = ::mmap(nullptr, bytes, flags, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) {
@@ -90,7 +87,7 @@ absl::StatusOr<Mapping> map_memory(const FileDescriptor& file, std::size_t bytes
   return Mapping({static_cast<std::byte*>(address), bytes});
 }
 
-std::uint64_t resident_bytes(const FileDescriptor& file) {
+std::uint64_t resident_bytes(const base::FileDescriptor& file) {
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return 0;
   return static_cast<std::uint64_t>(info.st_blocks) * 512;  // the unit of st_blocks

@@ -8,31 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/file_descriptor.hpp"
 
 namespace verbena::transport::shm {
-
-/// Owns a file descriptor.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() { reset(); }
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool valid() const { return fd_ >= 0; }
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 /// Owns a mapping.
 class Mapping {
@@ -61,24 +39,25 @@ std::size_t whole_pages(std::size_t bytes);
 
 /// A zeroed memory file of `bytes` (whole pages) that nobody can resize: so a process that maps it cannot get
 /// SIGBUS from a shrunk file.
-absl::StatusOr<FileDescriptor> create_memory(const char* name, std::size_t bytes);
+absl::StatusOr<base::FileDescriptor> create_memory(const char* name, std::size_t bytes);
 
 /// Takes the right to write the file, also through a new mapping, from every process, the owner included;
 /// existing mappings keep it. Call it after the owner has mapped the file, and before a reader gets the
 /// descriptor.
-absl::Status make_read_only(const FileDescriptor& file);
+absl::Status make_read_only(const base::FileDescriptor& file);
 
 /// A read-only descriptor of the same file, for peers, if the file itself cannot be made read-only because
 /// one peer may write it. It prevents mistakes; a malicious process of the same user has other ways, too.
-absl::StatusOr<FileDescriptor> read_only_descriptor(const FileDescriptor& file);
+absl::StatusOr<base::FileDescriptor> read_only_descriptor(const base::FileDescriptor& file);
 
 /// PERMISSION_DENIED unless the file, received from a peer, has at least `bytes` and cannot shrink.
-absl::Status check_received(const FileDescriptor& file, std::size_t bytes);
+absl::Status check_received(const base::FileDescriptor& file, std::size_t bytes);
 
 enum class Protection { kRead, kReadWrite };
-absl::StatusOr<Mapping> map_memory(const FileDescriptor& file, std::size_t bytes, Protection protection);
+absl::StatusOr<Mapping> map_memory(const base::FileDescriptor& file, std::size_t bytes,
+                                   Protection protection);
 
 /// The bytes of the file for which pages of memory are allocated by now.
-std::uint64_t resident_bytes(const FileDescriptor& file);
+std::uint64_t resident_bytes(const base::FileDescriptor& file);
 
 }  // namespace verbena::transport::shm

@@ -49,7 +49,7 @@ ShmConnection::ShmConnection(Hub& hub, Side side, ControlSocket socket, const Pe
 
 absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::greet(Hub& hub, ControlSocket socket,
                                                                     const Peer& peer,
-                                                                    FileDescriptor channels_file,
+                                                                    base::FileDescriptor channels_file,
                                                                     Mapping channels) {
   auto nonce = fresh_nonce();
   if (!nonce.ok()) return nonce.status();
@@ -172,7 +172,7 @@ absl::Status ShmConnection::take_welcome(const ControlSocket::Files& files) {
   return absl::OkStatus();
 }
 
-absl::Status ShmConnection::take_grant(const ControlMessage& message, const FileDescriptor& file) {
+absl::Status ShmConnection::take_grant(const ControlMessage& message, const base::FileDescriptor& file) {
   const std::uint32_t slot = region_slot(message.key);
   if (slot >= kMaxRegions || message.length_bytes == 0 || message.length_bytes > SIZE_MAX / 4) {
     return absl::DataLossError("it granted a region that cannot be");
@@ -230,7 +230,7 @@ absl::StatusOr<RemoteDescriptor> ShmConnection::send_grant(const MemoryRegion& r
                                        .length_bytes = region.bytes().size(),
                                        .key = ours->key()};
   Access access = region.access();
-  FileDescriptor reader;
+  base::FileDescriptor reader;
   if (access == Access::kRemoteReadHostWrite && !in_place) {
     access = Access::kRemoteRead;
     auto read_only = read_only_descriptor(ours->file());
@@ -244,7 +244,7 @@ absl::StatusOr<RemoteDescriptor> ShmConnection::send_grant(const MemoryRegion& r
                                   .length_bytes = descriptor.length_bytes};
   const int file = reader.valid() ? reader.get() : ours->file().get();
   if (greeting_) {
-    FileDescriptor kept(::fcntl(file, F_DUPFD_CLOEXEC, 0));  // NOLINT(*-vararg)
+    base::FileDescriptor kept(::fcntl(file, F_DUPFD_CLOEXEC, 0));  // NOLINT(*-vararg)
     if (!kept.valid())
       return absl::ErrnoToStatus(errno, "no descriptor is left for a region that is granted");
     greeting_->grants.emplace_back(message, std::move(kept));

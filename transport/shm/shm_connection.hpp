@@ -51,7 +51,8 @@ class ShmConnection final : public Connection, private SocketUser {
   /// Makes the connector's end, which the acceptor does not know yet, and greets the acceptor. `channels`
   /// holds both directions, the connector's first.
   static absl::StatusOr<std::unique_ptr<ShmConnection>> greet(Hub& hub, ControlSocket socket,
-                                                              const Peer& peer, FileDescriptor channels_file,
+                                                              const Peer& peer,
+                                                              base::FileDescriptor channels_file,
                                                               Mapping channels);
   /// Makes the acceptor's end, for a connector that has proved itself.
   static absl::StatusOr<std::unique_ptr<ShmConnection>> admit(Hub& hub, ControlSocket socket,
@@ -94,8 +95,8 @@ class ShmConnection final : public Connection, private SocketUser {
   /// What a connector keeps until the acceptor has proved itself.
   struct Greeting {
     Nonce nonce{};
-    FileDescriptor channels;
-    std::vector<std::pair<ControlMessage, FileDescriptor>> grants;  ///< to be sent when it has
+    base::FileDescriptor channels;
+    std::vector<std::pair<ControlMessage, base::FileDescriptor>> grants;  ///< to be sent when it has
   };
   struct Completion {
     std::uint64_t id;
@@ -110,7 +111,7 @@ class ShmConnection final : public Connection, private SocketUser {
   absl::Status take_control(ControlSocket::Received& received);
   absl::Status take_challenge(const ControlMessage& challenge);
   absl::Status take_welcome(const ControlSocket::Files& files);
-  absl::Status take_grant(const ControlMessage& message, const FileDescriptor& file);
+  absl::Status take_grant(const ControlMessage& message, const base::FileDescriptor& file);
   void drop_revoked();
   absl::StatusOr<RemoteDescriptor> send_grant(const MemoryRegion& region, bool in_place);
 

@@ -9,7 +9,7 @@
 namespace verbena::transport::shm {
 
 absl::StatusOr<SocketWatch> SocketWatch::create() {
-  FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  base::FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return absl::ErrnoToStatus(errno, "no epoll can be created");
   return SocketWatch(std::move(epoll));
 }

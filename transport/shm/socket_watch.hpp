@@ -26,8 +26,8 @@ class SocketWatch {
   void check() const;
 
  private:
-  explicit SocketWatch(FileDescriptor epoll) : epoll_(std::move(epoll)) {}
-  FileDescriptor epoll_;
+  explicit SocketWatch(base::FileDescriptor epoll) : epoll_(std::move(epoll)) {}
+  base::FileDescriptor epoll_;
 };
 
 }  // namespace verbena::transport::shm

@@ -82,7 +82,7 @@ class RegisteredMemory {
   [[nodiscard]] std::span<std::byte> bytes() const { return memory_.bytes; }
   [[nodiscard]] ibv_mr* registration() const { return registration_; }
   /// The memory file, if the memory is shared.
-  [[nodiscard]] const shm::FileDescriptor& file() const { return memory_.file; }
+  [[nodiscard]] const base::FileDescriptor& file() const { return memory_.file; }
 
  private:
   RegisteredMemory(const VerbsApi& api, Pages memory, ibv_mr* registration)

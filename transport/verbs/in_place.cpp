@@ -17,7 +17,7 @@ absl::StatusOr<Pages> create_in_place(std::size_t bytes) {
   return Pages{.file = *std::move(file), .mapping = *std::move(mapping), .bytes = all.first(bytes)};
 }
 
-absl::StatusOr<InPlaceView> InPlaceView::open(const shm::FileDescriptor& received, std::uint64_t address,
+absl::StatusOr<InPlaceView> InPlaceView::open(const base::FileDescriptor& received, std::uint64_t address,
                                               std::uint64_t length_bytes) {
   if (length_bytes == 0 || length_bytes > std::numeric_limits<std::size_t>::max() / 4) {
     return absl::DataLossError("it passed memory of a length that cannot be");

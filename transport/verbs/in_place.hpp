@@ -13,7 +13,7 @@ namespace verbena::transport::verbs {
 
 /// Zeroed memory of this process.
 struct Pages {
-  shm::FileDescriptor file;  ///< for memory to be changed in place; else none
+  base::FileDescriptor file;  ///< for memory to be changed in place; else none
   shm::Mapping mapping;
   std::span<std::byte> bytes;  ///< of the mapping
 };
@@ -24,7 +24,7 @@ class InPlaceView {
  public:
   /// A view of the memory that its owner says it has at `address`. PERMISSION_DENIED if the file does not fit
   /// that.
-  static absl::StatusOr<InPlaceView> open(const shm::FileDescriptor& received, std::uint64_t address,
+  static absl::StatusOr<InPlaceView> open(const base::FileDescriptor& received, std::uint64_t address,
                                           std::uint64_t length_bytes);
 
   /// The memory that the owner has at this address; nullptr if it is not completely inside the view.

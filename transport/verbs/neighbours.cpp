@@ -28,7 +28,7 @@ bool is_own_user(const shm::ControlSocket& socket) {
 
 }  // namespace
 
-std::uint32_t Neighbour::pass(std::span<const std::byte> memory, const shm::FileDescriptor& file) {
+std::uint32_t Neighbour::pass(std::span<const std::byte> memory, const base::FileDescriptor& file) {
   const shm::ControlMessage grant = {.kind = shm::ControlKind::kGrant,
                                      .key = passed_ + 1,
                                      .address = reinterpret_cast<std::uintptr_t>(memory.data()),

@@ -30,7 +30,7 @@ class Neighbour {
 
   /// Passes memory of this process to the peer. Returns the number under which the peer finds it, from 1; 0
   /// if the peer does not take it.
-  std::uint32_t pass(std::span<const std::byte> memory, const shm::FileDescriptor& file);
+  std::uint32_t pass(std::span<const std::byte> memory, const base::FileDescriptor& file);
   /// The memory that the peer has passed under that number, at that address of the peer; nullptr if there is
   /// none.
   std::byte* find(std::uint32_t number, std::uint64_t address, std::uint64_t length_bytes);

@@ -98,7 +98,7 @@ class ManagerChannel {
 class VerbsTransport final : public Transport {
  public:
   VerbsTransport(const VerbsOptions& options, std::unique_ptr<Device> device, ManagerChannel channel,
-                 shm::FileDescriptor wake_up);
+                 base::FileDescriptor wake_up);
   ~VerbsTransport() override;
 
   absl::StatusOr<std::unique_ptr<MemoryRegion>> allocate_region(std::size_t bytes, Access access) override;
@@ -139,7 +139,7 @@ class VerbsTransport final : public Transport {
   const VerbsOptions options_;
   std::unique_ptr<Device> device_;
   ManagerChannel channel_;
-  shm::FileDescriptor wake_up_;
+  base::FileDescriptor wake_up_;
   Windows windows_;
   CompletionQueues queues_;
   Gatekeeper gatekeeper_;
@@ -158,7 +158,7 @@ class VerbsTransport final : public Transport {
 };
 
 VerbsTransport::VerbsTransport(const VerbsOptions& options, std::unique_ptr<Device> device,
-                               ManagerChannel channel, shm::FileDescriptor wake_up)
+                               ManagerChannel channel, base::FileDescriptor wake_up)
     : options_(options),
       device_(std::move(device)),
       channel_(std::move(channel)),
@@ -481,7 +481,7 @@ absl::StatusOr<std::unique_ptr<Transport>> make_verbs_transport(const VerbsOptio
   if (!device.ok()) return device.status();
   auto channel = verbs::ManagerChannel::create(*api);
   if (!channel.ok()) return channel.status();
-  shm::FileDescriptor wake_up(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  base::FileDescriptor wake_up(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_up.valid()) return verbs::errno_status(errno, "no event file can be made (eventfd)");
   return std::make_unique<verbs::VerbsTransport>(options, std::move(*device), std::move(*channel),
                                                  std::move(wake_up));

@@ -23,7 +23,7 @@ class VerbsRegion final : public MemoryRegion {
   [[nodiscard]] ibv_mr* registration() const { return memory_.registration(); }
   [[nodiscard]] std::uint32_t local_key() const { return registration()->lkey; }
   /// The memory file of a region that is kRemoteReadHostWrite.
-  [[nodiscard]] const shm::FileDescriptor& file() const { return memory_.file(); }
+  [[nodiscard]] const base::FileDescriptor& file() const { return memory_.file(); }
 
  private:
   Windows& windows_;
