@@ -74,8 +74,7 @@ absl::Status check_file_header(const ReadableFile& file, std::uint64_t clock) {
         fmt::format("it is of version {}, which this program does not know: it reads version {}",
                     header.version, kDataVersion));
   }
-  const std::uint64_t checksum =
-      checksum_of(std::as_bytes(std::span(&header, 1)).first(offsetof(FileHeader, checksum)));
+  const std::uint64_t checksum = checksum_of(bytes_before_checksum(header));
   if (header.checksum != checksum) {
     return damaged(fmt::format("expected a header with the checksum {}, found {}", checksum_text(checksum),
                                checksum_text(header.checksum)));
@@ -101,7 +100,7 @@ absl::StatusOr<ChunkReader::Chunk> ChunkReader::read(const ReadableFile& file, c
   std::memcpy(&chunk.header, bytes.data(), sizeof chunk.header);
   const std::span<const std::byte> payload = bytes.subspan(sizeof chunk.header);
   Checksum checksum;
-  checksum.add(bytes.first(offsetof(ChunkHeader, checksum)));
+  checksum.add(bytes_before_checksum(chunk.header));
   checksum.add(payload);
   if (checksum.value() != entry.checksum || chunk.header.checksum != entry.checksum) {
     return damaged(fmt::format("expected the checksum {}, found {} of a chunk that says {}",

@@ -13,6 +13,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 namespace verbena::checkpoint {
@@ -66,6 +67,12 @@ static_assert(offsetof(ChunkHeader, kind) == 4 && offsetof(ChunkHeader, compress
               offsetof(ChunkHeader, rows) == 32 && offsetof(ChunkHeader, column_bytes) == 40 &&
               offsetof(ChunkHeader, stored_bytes) == 72 && offsetof(ChunkHeader, raw_bytes) == 80 &&
               offsetof(ChunkHeader, checksum) == 88);
+
+/// What the checksum of a header is of, or begins with.
+template <class Header>
+std::span<const std::byte> bytes_before_checksum(const Header& header) {
+  return std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum));
+}
 
 /// The payload of a compressed chunk before its compression: a small file must not ask for much memory.
 constexpr std::uint64_t kMostCompressedBytes = std::uint64_t{4} << 20;

@@ -11,11 +11,6 @@
 namespace verbena::checkpoint {
 namespace {
 
-template <class Header>
-std::span<const std::byte> bytes_before_checksum(const Header& header) {
-  return std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum));
-}
-
 std::uint64_t row_bytes(const ChunkHeader& header) {
   std::uint64_t bytes = 0;
   for (const std::uint32_t column : header.column_bytes) bytes += column;

@@ -154,23 +154,10 @@ std::string& SimulatedDisk::bytes_of(const std::string& path) {
   return (*find(path))->bytes;
 }
 
-void SimulatedDisk::put_file(const std::string& path, std::string_view bytes) {
+void SimulatedDisk::put(const std::string& path, FolderEntry::Kind kind, std::string_view bytes) {
   auto node = std::make_shared<Node>();
+  node->kind = kind;
   node->bytes = bytes;
-  const absl::Status added = add(path, std::move(node));
-  assert(added.ok());
-}
-
-void SimulatedDisk::put_folder(const std::string& path) {
-  auto node = std::make_shared<Node>();
-  node->kind = FolderEntry::Kind::kFolder;
-  const absl::Status added = add(path, std::move(node));
-  assert(added.ok());
-}
-
-void SimulatedDisk::put_link(const std::string& path) {
-  auto node = std::make_shared<Node>();
-  node->kind = FolderEntry::Kind::kOther;
   const absl::Status added = add(path, std::move(node));
   assert(added.ok());
 }

@@ -55,10 +55,12 @@ class SimulatedDisk final : public FileSystem {
 
   /// The bytes of a file, to be damaged. REQUIRES: it is there.
   std::string& bytes_of(const std::string& path);
-  void put_file(const std::string& path, std::string_view bytes);
-  void put_folder(const std::string& path);
+  void put_file(const std::string& path, std::string_view bytes) {
+    put(path, FolderEntry::Kind::kFile, bytes);
+  }
+  void put_folder(const std::string& path) { put(path, FolderEntry::Kind::kFolder, {}); }
   /// Something that is no file and no folder.
-  void put_link(const std::string& path);
+  void put_link(const std::string& path) { put(path, FolderEntry::Kind::kOther, {}); }
   /// All files, by path.
   [[nodiscard]] std::vector<std::string> paths() const;
 
@@ -88,6 +90,7 @@ class SimulatedDisk final : public FileSystem {
   class File;
   class Survival;
 
+  void put(const std::string& path, FolderEntry::Kind kind, std::string_view bytes);
   absl::Status may(Operation operation, const std::string& path) const;
   [[nodiscard]] absl::StatusOr<NodePointer> find(const std::string& path) const;
   /// The folder that a path is in, and the name there.
