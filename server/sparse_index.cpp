@@ -50,15 +50,15 @@ absl::StatusOr<SparseIndex> SparseIndex::create(Memory& memory, std::uint32_t ke
 }
 
 absl::StatusOr<std::uint32_t> SparseIndex::add_segment() {
-  const auto number = memory_.add_segment();
-  if (!number.ok()) return number;
-  if (*number >= keys_of_.size()) {
-    keys_of_.resize(*number + 1);
-    segment_at_.resize(*number + 1);
+  const auto added = memory_.add_segment();
+  if (!added.ok()) return added.status();
+  if (added->number >= keys_of_.size()) {
+    keys_of_.resize(added->number + 1);
+    segment_at_.resize(added->number + 1);
   }
-  keys_of_[*number] = 0;
-  segment_at_[*number] = &memory_.segment(*number);
-  return number;
+  keys_of_[added->number] = 0;
+  segment_at_[added->number] = added->memory;
+  return added->number;
 }
 
 IndexAnswer SparseIndex::find(const KeyHash& hash, Key key) const {

@@ -27,9 +27,12 @@ class SparseIndex {
   class Memory {
    public:
     virtual ~Memory() = default;
-    /// A new segment, zeroed. RESOURCE_EXHAUSTED.
-    virtual absl::StatusOr<std::uint32_t> add_segment() = 0;
-    [[nodiscard]] virtual protocol::IndexSegment& segment(std::uint32_t number) = 0;
+    struct NewSegment {
+      std::uint32_t number = 0;
+      protocol::IndexSegment* memory = nullptr;  ///< does not move
+    };
+    /// A segment, zeroed. RESOURCE_EXHAUSTED.
+    virtual absl::StatusOr<NewSegment> add_segment() = 0;
     /// The directory has the segment no more, but readers who have copied the directory before come to it at
     /// any time, and must find its marks. It may be used again only when all of them are known to have a
     /// newer copy.

@@ -70,12 +70,16 @@ absl::StatusOr<RegionDesk::Order*> SparsePart::take(Spare& spare, RegionKind kin
   return &spare.order;
 }
 
-absl::StatusOr<std::uint32_t> SparsePart::add_segment() {
+absl::StatusOr<SparseIndex::Memory::NewSegment> SparsePart::add_segment() {
+  const auto numbered = [&](std::uint32_t number) {
+    const std::uint32_t in_region = number & ((1U << shape_.segments_shift) - 1);
+    return NewSegment{.number = number, .memory = segments_[number >> shape_.segments_shift] + in_region};
+  };
   if (!free_segments_.empty()) {
-    const std::uint32_t number = free_segments_.back();
+    const NewSegment again = numbered(free_segments_.back());
     free_segments_.pop_back();
-    std::ranges::fill(segment(number).buckets, protocol::IndexBucket{});
-    return number;
+    std::ranges::fill(again.memory->buckets, protocol::IndexBucket{});
+    return again;
   }
   if (next_segment_ >> shape_.segments_shift == segments_.size()) {
     const auto number = static_cast<std::uint32_t>(segments_.size());
@@ -84,7 +88,7 @@ absl::StatusOr<std::uint32_t> SparsePart::add_segment() {
     segments_.push_back(reinterpret_cast<protocol::IndexSegment*>((*taken)->memory));
     order(spare_segments_, RegionKind::kSegments, number + 1);
   }
-  return next_segment_++;
+  return numbered(next_segment_++);
 }
 
 absl::StatusOr<std::span<std::uint64_t>> SparsePart::add_directory(std::size_t entries) {

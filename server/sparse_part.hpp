@@ -123,10 +123,7 @@ class SparsePart final : private SparseIndex::Memory {
 
  private:
   // SparseIndex::Memory
-  absl::StatusOr<std::uint32_t> add_segment() override;
-  [[nodiscard]] protocol::IndexSegment& segment(std::uint32_t number) override {
-    return segments_[number >> shape_.segments_shift][number & ((1U << shape_.segments_shift) - 1)];
-  }
+  absl::StatusOr<NewSegment> add_segment() override;
   void retire_segment(std::uint32_t number) override { retired_segments_.push_back(number); }
   absl::StatusOr<std::span<std::uint64_t>> add_directory(std::size_t entries) override;
   void publish_directory() override;

@@ -33,12 +33,12 @@ class TestMemory final : public SparseIndex::Memory {
   explicit TestMemory(std::size_t rows, std::size_t most_segments = 10'000)
       : keys_(rows), most_segments_(most_segments), segments_(most_segments) {}
 
-  absl::StatusOr<std::uint32_t> add_segment() override {
+  absl::StatusOr<NewSegment> add_segment() override {
     if (count_ == most_segments_) return absl::ResourceExhaustedError("no segment left");
-    segments_[count_] = std::make_unique<IndexSegment>();
-    return count_++;
+    const std::uint32_t number = count_++;
+    segments_[number] = std::make_unique<IndexSegment>();
+    return NewSegment{.number = number, .memory = segments_[number].get()};
   }
-  IndexSegment& segment(std::uint32_t number) override { return *segments_[number]; }
   void retire_segment(std::uint32_t /*number*/) override { ++retired_; }
   absl::StatusOr<std::span<std::uint64_t>> add_directory(std::size_t entries) override {
     return directories_.emplace_back(entries);
