@@ -2,8 +2,10 @@
 // numbered from 0, so that an array will do. A worker names the rows of a sparse part by their keys.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 
 #include "absl/container/flat_hash_map.h"
@@ -77,10 +79,14 @@ class RowIndex {
     }
     ++generation_;
     // Rows that have numbers again and again keep their places, until there are too many of others.
+    const std::size_t places = map_.size();
     const std::size_t most = kMostPlaces + 4 * rows.size();
-    if (map_.size() <= most && generation_ != 0) return;
+    if (places <= most && generation_ != 0) return;
     map_.clear();
-    map_.reserve(most + rows.size());
+    try {
+      map_.reserve(std::min(places, most + rows.size()));  // it will grow so large again
+    } catch (const std::bad_alloc&) {                      // then it grows as it is used
+    }
   }
 
  private:
