@@ -67,7 +67,8 @@ function(verbena_library name)
 endfunction()
 
 # What is parsed is headers, mostly: sources that are compiled together share them. Few enough at a time for both cores
-# to have work, and for a change to one to be compiled soon. Any two of a target can come together, so none declares for itself what another does (repository_test).
+# to have work, and for a change to one to be compiled soon. Any two of a target can come together, so none declares for
+# itself what another does (repository_test).
 function(join_sources target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${VERBENA_JOIN_SOURCES} UNITY_BUILD_BATCH_SIZE 12)
 endfunction()

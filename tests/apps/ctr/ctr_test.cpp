@@ -394,7 +394,7 @@ TEST_F(CtrTest, BlocksFindTheLeastObjective) {
   const Cost cost = cost_of(path("model"), data(), 5);
   EXPECT_NEAR(cost.objective, least, 1e-5 * least) << "single precision is saved";
   EXPECT_LT(cost.distance, 1) << "that of the bias is 10,000 at first";
-  for (const std::string blocks : {"0", "3"}) {
+  for (const std::string blocks : {"0", "1", "3"}) {
     const auto filtered = alone(arguments({"--blocks", blocks}));
     EXPECT_NEAR(filtered.at("objective"), least, 5e-5 * least) << blocks << " blocks";
   }
