@@ -10,6 +10,10 @@ namespace verbena::base {
 /// How many keys ahead to prefetch.
 inline constexpr std::size_t kKeysAhead = 8;
 
+/// Where a row is found in several steps, each of which waits for memory: of how many keys each step is taken
+/// before the next one, in a loop so short that the processor has several keys under way.
+inline constexpr std::size_t kKeysTogether = 64;
+
 // gcc considers a function that does nothing but __builtin_prefetch() to have no effect, and drops calls of
 // it that it has not inlined before. The empty asm statement is an effect that costs nothing.
 

@@ -38,10 +38,8 @@ constexpr std::uint8_t bit_of(std::uint32_t worker) {
 
 constexpr int kTasksPerPoll = 16;
 constexpr std::size_t kPrefetchRecords = 4;
-/// Of so many records of a sparse table the memory is fetched together.
-constexpr std::size_t kTogether = 64;
-/// For a key of a call: how many keys ahead its place in the index is fetched, and then, this many keys
-/// ahead, its row.
+/// For a key of a call: how many keys ahead its place in the index is fetched. And its row, also for records
+/// that name their rows.
 constexpr std::size_t kIndexAhead = 32;
 constexpr std::size_t kRowAhead = 16;
 /// How many values of rows, or how many rows, a call looks at in a poll: some tens of microseconds.
@@ -258,8 +256,7 @@ void Lane::apply_dense(Table& table, std::size_t records, std::span<const std::b
   }
 }
 
-/// A record's row is found in two steps, each of which waits for memory. So each step is taken for many
-/// records before the next, in a loop so short that the processor has several of them under way.
+/// A record's row is found in two steps, each of which waits for memory (base::kKeysTogether).
 void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload,
                         const protocol::PushOrigin& origin) {
   struct Ahead {
@@ -267,11 +264,11 @@ void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::
     protocol::KeyHash hash{kNoKey};
     std::optional<Row> row;  ///< probably the key's
   };
-  std::array<Ahead, kTogether> ahead;
+  std::array<Ahead, base::kKeysTogether> ahead;
   const std::size_t stride = table.shard->stride_bytes;
   SparsePart& part = *table.part.sparse;
-  for (std::size_t begin = 0; begin < records; begin += kTogether) {
-    const std::size_t count = std::min(kTogether, records - begin);
+  for (std::size_t begin = 0; begin < records; begin += base::kKeysTogether) {
+    const std::size_t count = std::min(base::kKeysTogether, records - begin);
     for (std::size_t i = 0; i < count; ++i) {
       Ahead& one = ahead[i];
       one.key = protocol::record_key(payload, stride, begin + i);

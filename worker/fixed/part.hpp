@@ -37,7 +37,6 @@ struct alignas(64) Part {
   struct InPlace {
     std::uint64_t call = 0;   ///< the table's number of the call
     bool is_allowed = false;  ///< but for rows with own updates that are under way
-    bool is_plain = false;    ///< a row is what lies there, without a further look
     SparseView::Snapshot view;
   };
 

@@ -36,8 +36,6 @@ constexpr int kMostRetired = 1000;
 constexpr std::size_t kMostKnownRows = std::size_t{1} << 23;
 /// Of a row that has not been found (RowHandles). Others say the part, by its place in parts_, and the row.
 constexpr std::uint64_t kNoPlace = UINT64_MAX;
-/// Of so many keys the memory is fetched together.
-constexpr std::size_t kTogether = 64;
 
 /// Tables of a process have different ones. Not 0.
 std::uint64_t next_number_of_handles() {
@@ -185,21 +183,18 @@ void SparseTable::prepare(Part& part) {
   Part::InPlace& in_place = part.in_place;
   in_place.call = calls_;
   in_place.is_allowed = part.cache == nullptr && part.reading.allowed && part.sparse->is_mapped();
-  const bool predicts = layout_.rule.predicts() && part.has_own();
-  in_place.is_plain = in_place.is_allowed && !part.reading.has_outstanding && !predicts;
   if (in_place.is_allowed) in_place.view = part.sparse->snapshot();
 }
 
-/// Rows that are cached nowhere are found in two steps, each of which waits for memory. So each step is taken
-/// for many keys before the next, in a loop so short that the processor has several of them under way.
+/// Rows that are cached nowhere are found in two steps, each of which waits for memory (base::kKeysTogether).
 template <class Keys, class Use>
 [[gnu::always_inline]] inline std::size_t SparseTable::look_up(const Keys& keys, std::size_t from,
                                                                const Use& use) {
-  std::array<Ahead, kTogether> ahead;
+  std::array<Ahead, base::kKeysTogether> ahead;
   const std::size_t row_bytes = layout_.row_bytes;
   ++calls_;
   while (from < keys.size()) {
-    const std::size_t count = std::min(kTogether, keys.size() - from);
+    const std::size_t count = std::min(base::kKeysTogether, keys.size() - from);
     for (std::size_t i = 0; i < count; ++i) {
       Ahead& one = ahead[i];
       one.hash = KeyHash(keys[from + i]);
@@ -207,8 +202,7 @@ template <class Keys, class Use>
       one.part = &part;
       if (part.in_place.call != calls_) [[unlikely]]
         prepare(part);
-      const bool in_place =
-          part.in_place.is_plain || (part.in_place.is_allowed && can_read_in_place(part, keys[from + i]));
+      const bool in_place = part.in_place.is_allowed && !misses_own(part, keys[from + i]);
       one.segment = in_place ? part.in_place.view.segment(one.hash) : nullptr;
       if (one.segment != nullptr) base::prefetch_to_read(&one.segment->buckets[one.hash.bucket()]);
     }
@@ -236,7 +230,7 @@ std::size_t SparseTable::pull_now(const Keys& keys, std::size_t from, std::byte*
   return look_up(keys, from, [&](std::size_t i, Key key, const Ahead& found) {
     std::byte* const to = out + i * layout_.row_bytes;
     if (found.row != nullptr && SparseView::key_of(found.row) == key) [[likely]] {
-      take_row_in_place(*found.part, key, found.row, to);
+      take_row(*found.part, key, found.row, to);
       return true;
     }
     if (found.answer.kind != IndexAnswer::Kind::kAbsent) return pull_now(*found.part, found.hash, key, to);
@@ -286,11 +280,11 @@ absl::Status SparseTable::pull_located(RowHandles& rows, std::byte* out, std::si
 /// has the key when the call looks is given another one, since this worker says in no pull what it has heard
 /// of rows that are gone (worker/lookups.hpp). The values are read after the key, and are written before it.
 std::size_t SparseTable::pull_at(const KeyList& keys, std::span<std::uint64_t> places, std::byte* out) {
-  std::array<const std::byte*, kTogether> ahead;
+  std::array<const std::byte*, base::kKeysTogether> ahead;
   const std::size_t row_bytes = layout_.row_bytes;
   ++calls_;
-  for (std::size_t begin = 0; begin < keys.size(); begin += kTogether) {
-    const std::size_t count = std::min(kTogether, keys.size() - begin);
+  for (std::size_t begin = 0; begin < keys.size(); begin += base::kKeysTogether) {
+    const std::size_t count = std::min(base::kKeysTogether, keys.size() - begin);
     for (std::size_t i = 0; i < count; ++i) {
       ahead[i] = nullptr;
       const std::uint64_t place = places[begin + i];
@@ -309,9 +303,8 @@ std::size_t SparseTable::pull_at(const KeyList& keys, std::span<std::uint64_t> p
       std::byte* const to = out + i * row_bytes;
       if (const std::byte* const row = ahead[i - begin]; row != nullptr) {
         Part& part = *parts_[places[i] >> protocol::kRowBits];
-        if ((part.in_place.is_plain || can_read_in_place(part, key)) && SparseView::key_of(row) == key)
-            [[likely]] {
-          take_row_in_place(part, key, row, to);
+        if (!misses_own(part, key) && SparseView::key_of(row) == key) [[likely]] {
+          take_row(part, key, row, to);
           continue;
         }
       }
@@ -326,10 +319,10 @@ std::size_t SparseTable::pull_at(const KeyList& keys, std::span<std::uint64_t> p
   return keys.size();
 }
 
-/// REQUIRES: what the part knows about reading is up to date.
-bool SparseTable::can_read_in_place(Part& part, Key key) const {
-  return part.reading.allowed && part.sparse->is_mapped() &&
-         !(part.reading.has_outstanding && part.has_unapplied(part.range.row_of(key)));
+/// This worker's updates that a read must find may be missing in the server's row. REQUIRES: what the part
+/// knows about reading is up to date.
+inline bool SparseTable::misses_own(const Part& part, Key key) {
+  return part.reading.has_outstanding && part.has_unapplied(part.range.row_of(key));
 }
 
 /// Reads the row from the cache, or in place. False: neither is possible now.
@@ -345,13 +338,14 @@ bool SparseTable::pull_now(Part& part, const KeyHash& hash, Key key, std::byte* 
     ++reads_at(std::min(cached->clock(), part.reading.min_clock));
     return true;
   }
-  return can_read_in_place(part, key) && read_in_place(part, hash, key, out);
+  return part.sparse->is_mapped() && !misses_own(part, key) && read_in_place(part, hash, key, out);
 }
 
-/// REQUIRES: can_read_in_place(). False: the server has not told of a region yet.
+/// REQUIRES: the part may be read, is mapped, and has all that is needed of the key. False: the server has
+/// not told of a region yet.
 bool SparseTable::read_in_place(Part& part, const KeyHash& hash, Key key, std::byte* out) {
-  const SparseView& view = *part.sparse;
   for (int retired = 0; retired < kMostRetired; ++retired) {
+    const SparseView::Snapshot view = part.sparse->snapshot();
     const IndexSegment* const segment = view.segment(hash);
     if (segment == nullptr) return false;
     bool is_unknown = false;
@@ -381,13 +375,6 @@ inline void SparseTable::take_row(Part& part, Key key, const std::byte* row, std
     return;
   }
   predict_own(part, part.range.row_of(key), out);
-  ++*part.reading.counter;
-}
-
-/// The same, if the part has no cache. REQUIRES: prepare() in this call.
-inline void SparseTable::take_row_in_place(Part& part, Key key, const std::byte* row, std::byte* out) {
-  copy_shared_row(layout_.type, out, row + sizeof(Key), layout_.row_bytes);
-  if (!part.in_place.is_plain) predict_own(part, part.range.row_of(key), out);
   ++*part.reading.counter;
 }
 

@@ -118,11 +118,10 @@ class SparseTable : public FixedTable {
   /// part.in_place, for this call.
   void prepare(Part& part);
   bool read_in_place(Part& part, const protocol::KeyHash& hash, Key key, std::byte* out);
-  [[nodiscard]] bool can_read_in_place(Part& part, Key key) const;
+  [[nodiscard]] static bool misses_own(const Part& part, Key key);
   /// Of the part and the row, for RowHandles.
   [[nodiscard]] std::uint64_t place(const Part& part, Row row) const;
   void take_row(Part& part, Key key, const std::byte* row, std::byte* out);
-  void take_row_in_place(Part& part, Key key, const std::byte* row, std::byte* out);
   /// As take_fetched(), but the row stays out of the cache.
   void take_uncached(Part& part, Row row, const std::byte* values, consistency::Clock min_clock,
                      std::byte* out);

@@ -47,10 +47,11 @@ absl::Status SparseView::add(const protocol::RegionAdded& added, transport::Conn
 }
 
 std::optional<protocol::Row> SparseView::find(const protocol::KeyHash& hash, Key key) const {
-  const protocol::IndexSegment* const of_key = segment(hash);
+  const Snapshot now = snapshot();
+  const protocol::IndexSegment* const of_key = now.segment(hash);
   if (of_key == nullptr) return std::nullopt;
   const protocol::IndexAnswer answer = protocol::look_up(*of_key, hash, [&](protocol::Row one) {
-    const std::byte* const there = row(one);
+    const std::byte* const there = now.row(one);
     return there != nullptr && key_of(there) == key;
   });
   if (answer.kind != protocol::IndexAnswer::Kind::kFound) return std::nullopt;

@@ -51,9 +51,6 @@ class SparseView {
   /// directory: the old one leads to segments that say they are retired.
   class Snapshot;
   [[nodiscard]] Snapshot snapshot() const;
-
-  /// The segment that has the key if one has.
-  [[nodiscard]] const protocol::IndexSegment* segment(const protocol::KeyHash& hash) const;
   /// Of a row that row() has returned.
   [[nodiscard]] static Key key_of(const std::byte* row) {
     return load(reinterpret_cast<const std::uint64_t*>(row));
@@ -166,6 +163,7 @@ class SparseView::Snapshot {
  public:
   Snapshot() = default;
 
+  /// The segment that has the key if one has.
   [[nodiscard]] const protocol::IndexSegment* segment(const protocol::KeyHash& hash) const {
     if (directory_ == nullptr) [[unlikely]]
       return nullptr;
@@ -195,10 +193,6 @@ inline SparseView::Snapshot SparseView::snapshot() const {
   snapshot.rows_ = mapped(protocol::RegionKind::kRows);
   snapshot.row_bytes_ = row_bytes();
   return snapshot;
-}
-
-inline const protocol::IndexSegment* SparseView::segment(const protocol::KeyHash& hash) const {
-  return snapshot().segment(hash);
 }
 
 }  // namespace verbena::worker
