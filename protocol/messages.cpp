@@ -219,7 +219,7 @@ struct Encoder {
   std::string operator()(const OpenTable& open) const {
     Writer out(ControlKind::kOpenTable);
     out.u32(open.table);
-    visit_attributes([&](auto attribute, auto, auto) { out.attribute(open.*attribute); });
+    visit_attributes([&](auto, auto attribute, auto, auto) { out.attribute(open.*attribute); });
     return out.take();
   }
   std::string operator()(const TableOpened& opened) const {
@@ -342,7 +342,7 @@ Welcome read_welcome(Reader& in) {
 OpenTable read_open_table(Reader& in) {
   OpenTable open;
   open.table = in.u32();
-  visit_attributes([&](auto attribute, auto, auto) { in.attribute(open.*attribute); });
+  visit_attributes([&](auto, auto attribute, auto, auto) { in.attribute(open.*attribute); });
   return open;
 }
 
@@ -499,7 +499,7 @@ absl::Status check(const KeyAnswers& answers) {
 
 absl::Status check(const OpenTable& open) {
   std::string wrong;
-  visit_attributes([&](auto attribute, auto is_valid, auto shown) {
+  visit_attributes([&](auto, auto attribute, auto is_valid, auto shown) {
     if (!is_valid(open.*attribute)) wrong += fmt::format(" \"{}\"", shown(open.*attribute));
   });
   if (wrong.empty()) return absl::OkStatus();

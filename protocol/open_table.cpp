@@ -80,7 +80,7 @@ absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeed
 
 std::string differences(const OpenTable& first, const OpenTable& then) {
   std::string all;
-  visit_attributes([&](auto attribute, auto, auto shown) {
+  visit_attributes([&](auto, auto attribute, auto, auto shown) {
     if (first.*attribute == then.*attribute) return;
     all += fmt::format("{}{}, then {}", all.empty() ? "" : "; ", shown(first.*attribute),
                        shown(then.*attribute));

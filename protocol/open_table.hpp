@@ -1,7 +1,7 @@
 // What workers and servers agree on about a table when it is opened.
 //
 // To add an attribute of a table, add a member to OpenTable and a line to visit_attributes(): it is then
-// sent, checked, compared and named in errors. (Also raise kVersion and update docs/protocol.md.)
+// sent, saved, checked, compared and named in errors. (Also raise kVersion and update docs/protocol.md.)
 #pragma once
 
 #include <cstddef>
@@ -42,37 +42,40 @@ struct OpenTable {
   friend bool operator==(const OpenTable&, const OpenTable&) = default;
 };
 
-/// Calls visit(member, is_valid, shown) for each attribute, in the order in which they travel: a pointer to
-/// the member, what a value must be, and a value as errors show it. Attributes are enumerations,
-/// std::uint32_t, std::uint64_t or strings.
+/// Calls visit(name, member, is_valid, shown) for each attribute, in the order in which they travel: its name
+/// in checkpoints, a pointer to the member, what a value must be, and a value as errors show it. Attributes
+/// are enumerations with name_of(), std::uint32_t, std::uint64_t or strings of 1 to kMaxNameBytes bytes.
 template <class Visitor>
 void visit_attributes(Visitor&& visit) {
   const auto is_text = [](const std::string& text) { return !text.empty() && text.size() <= kMaxNameBytes; };
-  visit(&OpenTable::name, is_text, [](const std::string& name) { return '"' + name + '"'; });
+  visit("name", &OpenTable::name, is_text, [](const std::string& name) { return '"' + name + '"'; });
   visit(
-      &OpenTable::rows, [](std::uint64_t rows) { return rows >= 1 && rows <= kMaxRows; },
+      "rows", &OpenTable::rows, [](std::uint64_t rows) { return rows >= 1 && rows <= kMaxRows; },
       [](std::uint64_t rows) { return std::to_string(rows) + " rows"; });
   visit(
-      &OpenTable::width, [](std::uint32_t width) { return width >= 1 && width <= kMaxWidth; },
+      "width", &OpenTable::width, [](std::uint32_t width) { return width >= 1 && width <= kMaxWidth; },
       [](std::uint32_t width) { return "width " + std::to_string(width); });
   visit(
-      &OpenTable::value_type, [](ValueType type) { return value_bytes(type) != 0; },
+      "value_type", &OpenTable::value_type, [](ValueType type) { return value_bytes(type) != 0; },
       [](ValueType type) { return std::string(name_of(type)); });
   visit(
-      &OpenTable::allocation, [](Allocation allocation) { return allocation <= Allocation::kDynamic; },
+      "allocation", &OpenTable::allocation,
+      [](Allocation allocation) { return allocation <= Allocation::kDynamic; },
       [](Allocation allocation) { return std::string(name_of(allocation)); });
-  visit(&OpenTable::consistency, is_text, [](const std::string& model) { return model; });
-  visit(&OpenTable::rule, is_text, [](const std::string& rule) { return "rule " + rule; });
+  visit("consistency", &OpenTable::consistency, is_text, [](const std::string& model) { return model; });
+  visit("rule", &OpenTable::rule, is_text, [](const std::string& rule) { return "rule " + rule; });
   visit(
-      &OpenTable::key_space, [](KeySpace keys) { return keys <= KeySpace::kSparse; },
+      "key_space", &OpenTable::key_space, [](KeySpace keys) { return keys <= KeySpace::kSparse; },
       [](KeySpace keys) { return std::string(name_of(keys)) + " keys"; });
-  visit(&OpenTable::initial, is_text, [](const std::string& initial) { return "initially " + initial; });
+  visit("initial", &OpenTable::initial, is_text,
+        [](const std::string& initial) { return "initially " + initial; });
   visit(
-      &OpenTable::seed, [](std::uint64_t) { return true; },
+      "seed", &OpenTable::seed, [](std::uint64_t) { return true; },
       [](std::uint64_t seed) { return "seed " + std::to_string(seed); });
-  visit(&OpenTable::admission, is_text,
+  visit("admission", &OpenTable::admission, is_text,
         [](const std::string& admission) { return "admission " + admission; });
-  visit(&OpenTable::eviction, is_text, [](const std::string& eviction) { return "eviction " + eviction; });
+  visit("eviction", &OpenTable::eviction, is_text,
+        [](const std::string& eviction) { return "eviction " + eviction; });
 }
 
 /// What a consistency model requires of its table.
