@@ -32,29 +32,6 @@ absl::Status check_data_file(FileSystem& files, const std::string& path, const D
   return absl::OkStatus();
 }
 
-/// Calls visit() with each chunk of the part's files for which `is_wanted` holds.
-template <class IsWanted, class Visit>
-absl::Status read_chunks(FileSystem& files, const std::string& folder, const Part& part,
-                         const IsWanted& is_wanted, const Visit& visit) {
-  ChunkReader reader;
-  for (const DataFile& entry : part.files) {
-    const std::string path = fmt::format("{}/{}", folder, entry.name);
-    std::unique_ptr<ReadableFile> file;
-    for (const ChunkEntry& chunk : entry.chunks) {
-      if (!is_wanted(chunk)) continue;
-      if (file == nullptr) {
-        auto opened = files.open(path);
-        if (!opened.ok()) return opened.status();
-        file = *std::move(opened);
-      }
-      const absl::StatusOr<ChunkReader::Chunk> read = reader.read(*file, chunk);
-      if (!read.ok()) return with_place(read.status(), fmt::format("{}: offset {}", path, chunk.offset));
-      RETURN_IF_ERROR(visit(*read));
-    }
-  }
-  return absl::OkStatus();
-}
-
 bool has_any_of(const ChunkEntry& chunk, NumberRange range) {
   return range.first < range.end && chunk.first < range.end && chunk.last >= range.first;
 }
@@ -108,17 +85,44 @@ absl::StatusOr<Reader> Reader::open(FileSystem& files, std::string path) {
   return Reader(files, std::move(path), *std::move(manifest));
 }
 
+absl::StatusOr<std::optional<Rows>> RowReader::next() {
+  const absl::StatusOr<std::optional<ChunkReader::Chunk>> chunk = chunks_.next();
+  if (!chunk.ok()) return chunk.status();
+  if (!chunk->has_value()) return std::nullopt;
+  return rows_of(**chunk, range_);
+}
+
+ChunkSequence Reader::chunks_of(std::span<const Part> parts,
+                                absl::FunctionRef<bool(const ChunkEntry&)> is_wanted) const {
+  std::vector<ChunkSequence::Place> places;
+  for (const Part& part : parts) {
+    for (const DataFile& file : part.files) {
+      for (const ChunkEntry& chunk : file.chunks) {
+        if (is_wanted(chunk)) places.push_back({.file = &file, .chunk = &chunk});
+      }
+    }
+  }
+  return {*files_, path_, std::move(places)};
+}
+
+RowReader Reader::rows(std::uint32_t table, NumberRange range) const {
+  return {chunks_of(manifest_.parts,
+                    [&](const ChunkEntry& chunk) {
+                      return chunk.kind != ChunkKind::kBlob && chunk.number == table &&
+                             has_any_of(chunk, range);
+                    }),
+          range};
+}
+
 absl::Status Reader::read_rows(std::uint32_t table, NumberRange range,
                                absl::FunctionRef<absl::Status(const Rows&)> visit) const {
-  const auto is_wanted = [&](const ChunkEntry& chunk) {
-    return chunk.kind != ChunkKind::kBlob && chunk.number == table && has_any_of(chunk, range);
-  };
-  for (const Part& part : manifest_.parts) {
-    RETURN_IF_ERROR(read_chunks(*files_, path_, part, is_wanted, [&](const ChunkReader::Chunk& chunk) {
-      return visit(rows_of(chunk, range));
-    }));
+  RowReader reader = rows(table, range);
+  for (;;) {
+    const absl::StatusOr<std::optional<Rows>> found = reader.next();
+    if (!found.ok()) return found.status();
+    if (!found->has_value()) return absl::OkStatus();
+    RETURN_IF_ERROR(visit(**found));
   }
-  return absl::OkStatus();
 }
 
 absl::Status Reader::read_blob(std::string_view name,
@@ -127,12 +131,16 @@ absl::Status Reader::read_blob(std::string_view name,
     const auto blob = std::ranges::find(part.blobs, name, &Blob::name);
     if (blob == part.blobs.end()) continue;
     const auto number = static_cast<std::uint32_t>(blob - part.blobs.begin());
-    const auto is_wanted = [&](const ChunkEntry& chunk) {
-      return chunk.kind == ChunkKind::kBlob && chunk.number == number;
-    };
     // In the order of the files, which is that of the bytes: check() has seen to that.
-    return read_chunks(*files_, path_, part, is_wanted,
-                       [&](const ChunkReader::Chunk& chunk) { return visit(chunk.payload); });
+    ChunkSequence chunks = chunks_of(std::span(&part, 1), [&](const ChunkEntry& chunk) {
+      return chunk.kind == ChunkKind::kBlob && chunk.number == number;
+    });
+    for (;;) {
+      const absl::StatusOr<std::optional<ChunkReader::Chunk>> chunk = chunks.next();
+      if (!chunk.ok()) return chunk.status();
+      if (!chunk->has_value()) return absl::OkStatus();
+      RETURN_IF_ERROR(visit((*chunk)->payload));
+    }
   }
   return absl::NotFoundError(fmt::format("{}: there is no blob {}", path_, base::printable(name)));
 }

@@ -8,13 +8,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "checkpoint/chunk_sequence.hpp"
 #include "checkpoint/file_system.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/rows.hpp"
@@ -27,13 +31,31 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 /// NOT_FOUND there is none, UNIMPLEMENTED it is of another format, INVALID_ARGUMENT it says what cannot be.
 absl::StatusOr<Manifest> read_manifest(FileSystem& files, const std::string& path);
 
-/// Rows out of one chunk. Their memory is theirs until the call that got them returns.
+/// Rows out of one chunk. Their memory is the reader's, which says how long they are there.
 struct Rows {
   bool are_scattered =
       false;  ///< as they were added: any numbers of `numbers`; otherwise each of them, in order
   NumberRange numbers;
   std::uint64_t count = 0;
   std::vector<Column> columns;
+};
+
+/// Rows of a table, a chunk at a time, for whoever has other work in between. Memory: one chunk, and 16 bytes
+/// for each. Throws std::bad_alloc. Thread safety: none; several may read at the same time.
+class RowReader {
+ public:
+  /// The rows of the next chunk; nullopt: there are no more. They are there until the next call. Errors as
+  /// Reader::read_rows(); a call after one tries the same chunk again.
+  absl::StatusOr<std::optional<Rows>> next();
+  /// Of all chunks, from the first one on, as they stand in the files.
+  [[nodiscard]] std::uint64_t bytes() const { return chunks_.bytes(); }
+
+ private:
+  friend class Reader;
+  RowReader(ChunkSequence chunks, NumberRange range) : chunks_(std::move(chunks)), range_(range) {}
+
+  ChunkSequence chunks_;
+  NumberRange range_;
 };
 
 /// Thread safety: several threads may read at the same time.
@@ -47,10 +69,13 @@ class Reader {
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// Calls visit() with all rows of the table whose numbers are in `range`, chunk by chunk. Rows that were
-  /// added scattered come with all of their chunk, if any number of it may be in `range`: the caller chooses
-  /// among them. Stops at the first error, which visit() may return, too. DATA_LOSS names the file, the
-  /// offset and what was expected; rows that came before are right.
+  /// All rows of the table whose numbers are in `range`, chunk by chunk. Rows that were added scattered come
+  /// with all of their chunk, if any number of it may be in `range`: the caller chooses among them. This
+  /// reader must outlive what is returned, and stay where it is.
+  [[nodiscard]] RowReader rows(std::uint32_t table, NumberRange range) const;
+  /// Calls visit() with these rows, which are there until it returns. Stops at the first error, which visit()
+  /// may return, too. DATA_LOSS names the file, the offset and what was expected; rows that came before are
+  /// right.
   absl::Status read_rows(std::uint32_t table, NumberRange range,
                          absl::FunctionRef<absl::Status(const Rows&)> visit) const;
 
@@ -64,6 +89,9 @@ class Reader {
  private:
   Reader(FileSystem& files, std::string path, Manifest manifest)
       : files_(&files), path_(std::move(path)), manifest_(std::move(manifest)) {}
+  /// The chunks of these parts for which is_wanted() holds, in the order of their files.
+  [[nodiscard]] ChunkSequence chunks_of(std::span<const Part> parts,
+                                        absl::FunctionRef<bool(const ChunkEntry&)> is_wanted) const;
 
   FileSystem* files_;
   std::string path_;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,69 @@ TEST_P(ReaderTest, StopsWhenTheCallerDoes) {
   });
   EXPECT_EQ(status, absl::CancelledError("enough"));
   EXPECT_EQ(calls, 1);
+}
+
+TEST_P(ReaderTest, RowsComeAChunkAtATime) {
+  const Reader open = reader();
+  // Both at once, as a server loads its tables by turns.
+  RowReader dense = open.rows(kDenseTable, {3, 18});
+  RowReader sparse = open.rows(kSparseTable, {0, 16});
+  std::map<std::uint64_t, std::string> found;
+  std::size_t chunks = 0;
+  std::uint64_t keys = 0;
+  for (bool goes_on = true; goes_on;) {
+    const auto rows = dense.next();
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    const auto others = sparse.next();
+    ASSERT_TRUE(others.ok()) << others.status();
+    goes_on = rows->has_value() || others->has_value();
+    if (others->has_value()) keys += (*others)->count;
+    if (!rows->has_value()) continue;
+    ++chunks;
+    for (std::uint64_t i = 0; i < (*rows)->count; ++i) {
+      std::string& row = found[(*rows)->numbers.first + i];
+      for (const Column& column : (*rows)->columns) {
+        const auto bytes = column.bytes.subspan(i * column.row_bytes, column.row_bytes);
+        row.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      }
+    }
+  }
+  EXPECT_EQ(found, load(open, {3, 18}, {0, 0})->dense);
+  EXPECT_EQ(found.size(), 15U);
+  EXPECT_EQ(keys, content_.sparse.size());
+  EXPECT_GT(chunks, 1U);
+  EXPECT_FALSE(dense.next()->has_value()) << "it stays at its end";
+}
+
+TEST_P(ReaderTest, RowsSayHowManyBytesTheyTake) {
+  const Reader open = reader();
+  std::uint64_t all = 0;
+  std::uint64_t last = 0;
+  for (const Part& part : open.manifest().parts) {
+    for (const DataFile& file : part.files) {
+      for (const ChunkEntry& chunk : file.chunks) {
+        if (chunk.kind != ChunkKind::kRows) continue;
+        all += chunk.bytes;
+        if (chunk.last == kDenseRows - 1) last = chunk.bytes;
+      }
+    }
+  }
+  EXPECT_EQ(open.rows(kDenseTable, {0, kDenseRows}).bytes(), all);
+  EXPECT_EQ(open.rows(kDenseTable, {kDenseRows - 1, UINT64_MAX}).bytes(), last);
+  EXPECT_EQ(open.rows(kDenseTable, {kDenseRows, UINT64_MAX}).bytes(), 0U);
+}
+
+TEST_P(ReaderTest, ADamagedChunkIsAnErrorEachTime) {
+  const Reader open = reader();
+  RowReader rows = open.rows(kDenseTable, {0, kDenseRows});
+  const DataFile& file = open.manifest().parts[1].files[0];
+  disk_.bytes_of("ckpts/ckpt-20/" + file.name)[file.chunks[0].offset + sizeof(ChunkHeader)] ^= 1;
+  ASSERT_TRUE(rows.next().ok()) << "it is another server's";
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status damaged = rows.next().status();
+    EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(damaged.message()), HasSubstr("ckpts/ckpt-20/server-1: offset 32: expected"));
+  }
 }
 
 TEST_P(ReaderTest, ATableThatIsNotThereHasNoRows) {
