@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/file_descriptor.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::checkpoint {
 namespace {
@@ -169,6 +170,25 @@ class HostFileSystem final : public FileSystem {
 FileSystem& host_file_system() {
   static HostFileSystem file_system;
   return file_system;
+}
+
+absl::Status write_synced(FileSystem& files, const std::string& path, std::string_view text) {
+  const auto file = files.create(path);
+  if (!file.ok()) return file.status();
+  RETURN_IF_ERROR((*file)->append(std::as_bytes(std::span(text))));
+  return (*file)->sync();
+}
+
+absl::StatusOr<std::string> read_text(FileSystem& files, const std::string& path, std::uint64_t most_bytes) {
+  const auto file = files.open(path);
+  if (!file.ok()) return file.status();
+  if ((*file)->bytes() > most_bytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected at most {} bytes, found {}", path, most_bytes, (*file)->bytes()));
+  }
+  std::string text((*file)->bytes(), '\0');
+  RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(text))));
+  return text;
 }
 
 }  // namespace verbena::checkpoint

@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -70,5 +71,11 @@ class FileSystem {
 
 /// That of this host.
 FileSystem& host_file_system();
+
+/// A new file that holds this text; the text is on the disk, the name when its folder is. ALREADY_EXISTS as
+/// FileSystem::create().
+absl::Status write_synced(FileSystem& files, const std::string& path, std::string_view text);
+/// All of a file. INVALID_ARGUMENT: it has more than `most_bytes`.
+absl::StatusOr<std::string> read_text(FileSystem& files, const std::string& path, std::uint64_t most_bytes);
 
 }  // namespace verbena::checkpoint

@@ -4,17 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/decimal.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "checkpoint/manifest_json.hpp"
+#include "checkpoint/part_description.hpp"
 #include "checkpoint/verify.hpp"
 
 namespace verbena::checkpoint {
@@ -53,17 +54,23 @@ bool is_manifest_name(std::string_view name) {
   return name == kManifestName || name == kNewManifestName;
 }
 
-/// Whether the file begins as a data file does, as far as its writer has come: after a crash what it had not
-/// brought to the disk may be missing, or be zeros.
-absl::StatusOr<bool> may_be_data_file(FileSystem& files, const std::string& path) {
+/// How our files of this name begin; nullopt: none has such a name.
+std::optional<std::string_view> begin_of_files_named(std::string_view name) {
+  if (is_manifest_name(name)) return "";
+  if (is_part_description_name(name)) return kPartTextBegin;
+  if (is_data_file_name(name)) return std::string_view(kFileMagic.data(), kFileMagic.size());
+  return std::nullopt;
+}
+
+/// Whether the file begins so, as far as its writer has come: after a crash what it had not brought to the
+/// disk may be missing, or be zeros.
+absl::StatusOr<bool> may_begin_with(FileSystem& files, const std::string& path, std::string_view begin) {
   const auto file = files.open(path);
   if (!file.ok()) return file.status();
-  std::array<char, kFileMagic.size()> found = {};
-  const auto bytes = std::min<std::uint64_t>(found.size(), (*file)->bytes());
-  RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(found)).first(bytes)));
-  const auto written = static_cast<std::size_t>(std::ranges::mismatch(found, kFileMagic).in1 - found.begin());
-  return std::all_of(found.begin() + static_cast<std::ptrdiff_t>(written), found.end(),
-                     [](char c) { return c == '\0'; });
+  std::string found(std::min<std::uint64_t>(begin.size(), (*file)->bytes()), '\0');
+  RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(found))));
+  const auto unwritten = std::ranges::mismatch(found, begin).in1;
+  return std::all_of(unwritten, found.end(), [](char c) { return c == '\0'; });
 }
 
 std::string now_in_utc() {
@@ -131,6 +138,18 @@ absl::Status Folder::make_folders(const std::string& path) {
   return files_.sync_folder(above);
 }
 
+absl::Status Folder::commit(Manifest manifest, std::span<const std::string> parts) {
+  manifest.parts.clear();
+  for (const std::string& name : parts) {
+    absl::StatusOr<Part> part = read_part_description(files_, path_of(manifest.clock, kTmp), name);
+    if (absl::IsNotFound(part.status()) || absl::IsInvalidArgument(part.status()))
+      return absl::FailedPreconditionError(part.status().message());
+    if (!part.ok()) return part.status();
+    manifest.parts.push_back(*std::move(part));
+  }
+  return commit(std::move(manifest));
+}
+
 absl::Status Folder::commit(Manifest manifest) {
   manifest.written = now_in_utc();
   const absl::StatusOr<std::string> text = encode(manifest);
@@ -140,6 +159,7 @@ absl::Status Folder::commit(Manifest manifest) {
 
   const std::string tmp = path_of(manifest.clock, kTmp);
   RETURN_IF_ERROR(check_files(tmp, manifest));
+  RETURN_IF_ERROR(remove_descriptions(tmp));  // write_manifest() brings that to the disk
   RETURN_IF_ERROR(write_manifest(tmp, *text));
   RETURN_IF_ERROR(make_way(manifest.clock));
   RETURN_IF_ERROR(files_.rename(tmp, path_of(manifest.clock, kWhole)));
@@ -149,16 +169,19 @@ absl::Status Folder::commit(Manifest manifest) {
   return absl::OkStatus();
 }
 
-/// The files are those that the manifest names, no more and no fewer.
+/// The files are those that the manifest names, no more and no fewer, but for descriptions of its parts.
 absl::Status Folder::check_files(const std::string& path, const Manifest& manifest) const {
   const auto entries = files_.list(path);
   if (!entries.ok()) return entries.status();
   std::map<std::string, std::uint64_t> expected;
+  std::set<std::string> descriptions;
   for (const Part& part : manifest.parts) {
+    descriptions.insert(part_description_name(part.name));
     for (const DataFile& file : part.files) expected.emplace(file.name, file.bytes);
   }
   for (const FolderEntry& entry : *entries) {
-    if (!is_manifest_name(entry.name) && !expected.contains(entry.name)) {
+    if (!is_manifest_name(entry.name) && !expected.contains(entry.name) &&
+        !descriptions.contains(entry.name)) {
       return absl::FailedPreconditionError(
           fmt::format("{}/{}: a file that the manifest does not name", path, base::printable(entry.name)));
     }
@@ -178,16 +201,23 @@ absl::Status Folder::check_files(const std::string& path, const Manifest& manife
   return absl::OkStatus();
 }
 
+absl::Status Folder::remove_descriptions(const std::string& path) {
+  const auto entries = files_.list(path);
+  if (!entries.ok()) return entries.status();
+  for (const FolderEntry& entry : *entries) {
+    if (is_part_description_name(entry.name))
+      RETURN_IF_ERROR(files_.remove_file(fmt::format("{}/{}", path, entry.name)));
+  }
+  return absl::OkStatus();
+}
+
 /// Brings it to the disk, with its name and those of the data files.
 absl::Status Folder::write_manifest(const std::string& path, const std::string& text) {
   const std::string tmp = fmt::format("{}/{}", path, kNewManifestName);
   // Of a commit() that has failed.
   if (const absl::Status removed = files_.remove_file(tmp); !removed.ok() && !absl::IsNotFound(removed))
     return removed;
-  const auto file = files_.create(tmp);
-  if (!file.ok()) return file.status();
-  RETURN_IF_ERROR((*file)->append(std::as_bytes(std::span(text))));
-  RETURN_IF_ERROR((*file)->sync());
+  RETURN_IF_ERROR(write_synced(files_, tmp, text));
   RETURN_IF_ERROR(files_.rename(tmp, fmt::format("{}/{}", path, kManifestName)));
   return files_.sync_folder(path);
 }
@@ -213,20 +243,17 @@ absl::Status Folder::discard(std::uint64_t clock) {
   return remove(clock, kTmp);
 }
 
-/// Every file in it is of a checkpoint, by its name and, of data files, how it begins.
+/// Every file in it is of a checkpoint, by its name and how it begins.
 absl::Status Folder::check_own(const std::string& path) const {
   const auto entries = files_.list(path);
   if (!entries.ok()) return entries.status();
   for (const FolderEntry& entry : *entries) {
     const std::string file = fmt::format("{}/{}", path, entry.name);
-    bool is_own = entry.kind == FolderEntry::Kind::kFile &&
-                  (is_manifest_name(entry.name) || is_data_file_name(entry.name));
-    if (is_own && !is_manifest_name(entry.name)) {
-      const absl::StatusOr<bool> begins_so = may_be_data_file(files_, file);
-      if (!begins_so.ok()) return begins_so.status();
-      is_own = *begins_so;
-    }
-    if (!is_own) {
+    const std::optional<std::string_view> begin =
+        entry.kind == FolderEntry::Kind::kFile ? begin_of_files_named(entry.name) : std::nullopt;
+    const absl::StatusOr<bool> is_own = begin ? may_begin_with(files_, file, *begin) : false;
+    if (!is_own.ok()) return is_own.status();
+    if (!*is_own) {
       return absl::FailedPreconditionError(
           fmt::format("{}: it is no file of a checkpoint, so {} is not removed; move it away",
                       base::printable(file), path));

@@ -1,7 +1,8 @@
 // A user's folder of checkpoints: what is in it, in which order it comes there, and how it goes.
 //
 //   ckpt-20/        the checkpoint of clock 20: manifest.json and data files
-//   ckpt-30.tmp/    one that is being written, or was when its writer died. It does not count
+//   ckpt-30.tmp/    one that is being written, or was when its writer died: data files and descriptions of
+//                   parts (checkpoint/part_description.hpp). It does not count
 //   ckpt-20.old/    counts as that of clock 20 as long as there is no ckpt-20: see commit()
 //   ckpt-10.gone/   one that is being removed. It does not count
 //
@@ -21,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +49,7 @@ class Folder {
 
   /// Makes a checkpoint of what was written since begin(manifest.clock). REQUIRES: finish() of all of its
   /// parts has returned OK; begin() was called, by whatever process. If this returns OK, the checkpoint is
-  /// there, and survives a crash.
+  /// there, and survives a crash. Descriptions of its parts are removed before.
   ///
   /// A checkpoint of the same clock that is there already is replaced: it becomes ckpt-CLOCK.old, the new one
   /// ckpt-CLOCK, and the old one is removed; at each moment one of them counts.
@@ -57,6 +59,10 @@ class Folder {
   /// would have to go holds something that is no file of a checkpoint. After an error the checkpoint counts
   /// as not written: begin again, or discard() it. (If only the last fsync failed, its name may be there.)
   absl::Status commit(Manifest manifest);
+  /// The same for these parts, by their names, all of which describe_part() has described: they become
+  /// manifest.parts, in this order. Also FAILED_PRECONDITION: a description is missing or damaged, or of
+  /// another part; the message names it.
+  absl::Status commit(Manifest manifest, std::span<const std::string> parts);
 
   /// Removes ckpt-CLOCK.tmp, if it is there: after a full disk, say. FAILED_PRECONDITION as begin().
   absl::Status discard(std::uint64_t clock);
@@ -103,6 +109,7 @@ class Folder {
   absl::Status check_own(const std::string& path) const;
   absl::Status check_files(const std::string& path, const Manifest& manifest) const;
   absl::Status write_manifest(const std::string& path, const std::string& text);
+  absl::Status remove_descriptions(const std::string& path);
   absl::Status make_way(std::uint64_t clock);
   absl::Status remove(std::uint64_t clock, std::string_view ending);
   absl::Status remove_files(const std::string& path);

@@ -29,6 +29,8 @@
 namespace verbena::checkpoint {
 
 constexpr std::uint32_t kManifestFormat = 1;  ///< this program reads no other one
+/// Of a file that holds such a text. More chunks than any file system has room for.
+constexpr std::uint64_t kMostManifestBytes = std::uint64_t{1} << 30;
 
 /// INVALID_ARGUMENT: a text of the caller's is not UTF-8.
 absl::StatusOr<std::string> encode(const Manifest& manifest);
@@ -37,8 +39,10 @@ absl::StatusOr<std::string> encode(const Manifest& manifest);
 /// would explain, or more stack.
 absl::StatusOr<Manifest> decode_manifest(std::string_view text);
 
-/// What a process sends to the one that writes the manifest. REQUIRES: check(part).
+/// What a process tells the one that writes the manifest. REQUIRES: check(part).
 std::string encode(const Part& part);
+/// With what each of these texts begins.
+inline constexpr std::string_view kPartTextBegin = "{\"blobs\":";
 /// INVALID_ARGUMENT: anything that encode() does not write of a part for which check() holds.
 absl::StatusOr<Part> decode_part(std::string_view text);
 

@@ -13,9 +13,6 @@
 namespace verbena::checkpoint {
 namespace {
 
-/// More chunks than any file system has room for.
-constexpr std::uint64_t kMostManifestBytes = std::uint64_t{1} << 30;
-
 absl::Status with_place(const absl::Status& status, const std::string& place) {
   return absl::Status(status.code(), fmt::format("{}: {}", place, std::string(status.message())));
 }
@@ -62,15 +59,9 @@ Rows rows_of(const ChunkReader::Chunk& chunk, NumberRange range) {
 
 absl::StatusOr<Manifest> read_manifest(FileSystem& files, const std::string& path) {
   const std::string name = fmt::format("{}/{}", path, kManifestName);
-  const auto file = files.open(name);
-  if (!file.ok()) return file.status();
-  if ((*file)->bytes() > kMostManifestBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: expected at most {} bytes, found {}", name, kMostManifestBytes, (*file)->bytes()));
-  }
-  std::string text((*file)->bytes(), '\0');
-  RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(text))));
-  absl::StatusOr<Manifest> manifest = decode_manifest(text);
+  const absl::StatusOr<std::string> text = read_text(files, name, kMostManifestBytes);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<Manifest> manifest = decode_manifest(*text);
   if (!manifest.ok()) return with_place(manifest.status(), name);
   return manifest;
 }

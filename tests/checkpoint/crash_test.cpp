@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "base/return_if_error.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/manifest_json.hpp"
+#include "checkpoint/part_description.hpp"
 #include "checkpoint/verify.hpp"
 #include "tests/checkpoint/sample.hpp"
 #include "tests/checkpoint/simulated_disk.hpp"
@@ -75,6 +77,9 @@ std::string fault_of(SimulatedDisk& disk, const Scenario& scenario, bool committ
   for (const Folder::Complete& complete : listing->complete) {
     const std::vector<Damage> damages = verify(disk, complete.path);
     if (!damages.empty()) return to_string(damages[0]);
+    const std::vector<FolderEntry> entries = disk.list(complete.path).value();
+    if (std::ranges::any_of(entries, is_part_description_name, &FolderEntry::name))
+      return complete.path + ": a description that was not removed";
   }
   const auto newest = folder.newest_valid();
   if (!newest.ok()) return may_be_empty ? "" : newest.status().ToString();
@@ -174,7 +179,7 @@ TEST(CrashTest, AfterAnAttemptThatWasGivenUp) {
 
 TEST(CrashTest, FindsEachSyncThatIsMissing) {
   // Only what is done when the manifest has been written can make a checkpoint of half of them.
-  Scenario scenario{.run = write_next, .first_crash = 45, .crash_step = 1};
+  Scenario scenario{.run = write_next, .first_crash = 60, .crash_step = 1};
   for (const char* const path : {"run/ckpts/ckpt-20.tmp/server-0", "run/ckpts/ckpt-20.tmp/server-1.1",
                                  "run/ckpts/ckpt-20.tmp/worker-0", "run/ckpts/ckpt-20.tmp/manifest.json.tmp",
                                  "run/ckpts/ckpt-20.tmp", "run/ckpts"}) {

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest_json.hpp"
+#include "checkpoint/part_description.hpp"
 #include "checkpoint/part_writer.hpp"
 #include "tests/checkpoint/sample.hpp"
 #include "tests/checkpoint/simulated_disk.hpp"
@@ -14,10 +17,12 @@ namespace verbena::checkpoint {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 class FolderTest : public ::testing::Test {
@@ -143,6 +148,51 @@ TEST_F(FolderTest, CommitRefusesOtherFilesThanTheManifests) {
   EXPECT_EQ(newest(), 1U);
 }
 
+TEST_F(FolderTest, CommitReadsWhatPartsAreDescribedAs) {
+  const std::string path = folder_.begin(20).value();
+  const auto parts = write_parts(disk_, path, 20, content_of(1)).value();
+  std::vector<std::string> names;
+  for (const Part& part : parts) {
+    ASSERT_EQ(describe_part(disk_, path, part), absl::OkStatus());
+    names.push_back(part.name);
+  }
+  EXPECT_EQ(describe_part(disk_, path, parts[0]).code(), absl::StatusCode::kAlreadyExists);
+  const auto refusal = [&](std::span<const std::string> described) {
+    const absl::Status status = folder_.commit(manifest_of(20, {}), described);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(complete(), IsEmpty());
+    return std::string(status.message());
+  };
+  const std::string bytes = disk_.bytes_of(path + "/server-1.part");
+  disk_.bytes_of(path + "/server-1.part") = bytes.substr(0, bytes.size() - 1);
+  EXPECT_THAT(refusal(names), HasSubstr("ckpt-20.tmp/server-1.part: expected JSON"));
+  disk_.bytes_of(path + "/server-1.part") = disk_.bytes_of(path + "/server-0.part");
+  EXPECT_THAT(refusal(names), HasSubstr("ckpt-20.tmp/server-1.part: expected part server-1, found server-0"));
+  ASSERT_EQ(disk_.remove_file(path + "/server-1.part"), absl::OkStatus());
+  EXPECT_THAT(refusal(names), HasSubstr("ckpt-20.tmp/server-1.part: cannot open"));
+  disk_.put_file(path + "/server-1.part", bytes);
+  EXPECT_THAT(refusal(std::span(names).first(2)), HasSubstr("a file that the manifest does not name"));
+
+  EXPECT_EQ(folder_.commit(manifest_of(20, {}), names), absl::OkStatus());
+  EXPECT_EQ(newest(), 1U);
+  const Manifest manifest = read_manifest(disk_, "a/b/ckpts/ckpt-20").value();
+  ASSERT_THAT(manifest.parts, SizeIs(3));
+  EXPECT_EQ(manifest.parts[2].name, "worker-0");
+  EXPECT_THAT(disk_.paths(), Not(Contains(HasSubstr(".part"))));
+}
+
+TEST_F(FolderTest, CommitRefusesADescriptionThatIsNotOfIts) {
+  const std::string path = folder_.begin(20).value();
+  const Manifest manifest = manifest_of(20, write_parts(disk_, path, 20, content_of(1)).value());
+  disk_.put_file(path + "/server-7.part", encode(manifest.parts[0]));
+  EXPECT_THAT(std::string(folder_.commit(manifest).message()),
+              HasSubstr("server-7.part: a file that the manifest does not name"));
+  ASSERT_EQ(disk_.remove_file(path + "/server-7.part"), absl::OkStatus());
+  disk_.put_file(path + "/server-0.part", encode(manifest.parts[0]));
+  EXPECT_EQ(folder_.commit(manifest), absl::OkStatus());
+  EXPECT_THAT(disk_.paths(), Not(Contains(HasSubstr(".part"))));
+}
+
 TEST_F(FolderTest, CommitRefusesAManifestThatCouldNotBeRead) {
   const std::string path = folder_.begin(20).value();
   Manifest manifest = manifest_of(20, write_parts(disk_, path, 20, content_of(1)).value());
@@ -160,6 +210,9 @@ TEST_F(FolderTest, BeginRemovesWhatADeadWriterHasLeft) {
   disk_.bytes_of(path + "/server-1") = std::string(100, '\0');
   disk_.bytes_of(path + "/worker-0").clear();
   disk_.put_file(path + "/manifest.json", "half");
+  disk_.put_file(path + "/server-0.part", "{\"blobs\":[{");
+  disk_.put_file(path + "/server-1.part", std::string(100, '\0'));
+  disk_.put_file(path + "/worker-0.part", "");
   write(20, 2);
   EXPECT_EQ(newest(), 2U);
 }
@@ -182,6 +235,9 @@ TEST_F(FolderTest, WhatIsNotItsOwnIsNotRemoved) {
   disk_.put_file(path + "/thesis", "mine, with a name that a part could have");
   is_refused(path, "thesis");
   ASSERT_EQ(disk_.remove_file(path + "/thesis"), absl::OkStatus());
+  disk_.put_file(path + "/spare.part", "mine, too");
+  is_refused(path, "spare.part");
+  ASSERT_EQ(disk_.remove_file(path + "/spare.part"), absl::OkStatus());
   disk_.put_link(path + "/link");
   is_refused(path, "link");
   ASSERT_EQ(disk_.remove_file(path + "/link"), absl::OkStatus());

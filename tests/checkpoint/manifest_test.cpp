@@ -11,6 +11,7 @@
 
 #include "checkpoint/checksum.hpp"
 #include "checkpoint/manifest_json.hpp"
+#include "checkpoint/part_description.hpp"
 #include "tests/checkpoint/sample.hpp"
 #include "tests/checkpoint/simulated_disk.hpp"
 
@@ -184,6 +185,7 @@ TEST(ManifestTest, TextThatIsNotUtf8IsRefusedBeforeItIsWritten) {
 TEST(PartTest, TravelsAsText) {
   for (const Part& part : a_manifest().parts) {
     const std::string text = encode(part);
+    EXPECT_TRUE(text.starts_with(kPartTextBegin)) << "Folder knows them by it";
     const auto again = decode_part(text);
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(encode(*again), text);
@@ -205,6 +207,11 @@ TEST(NamesTest, OfPartsAndFiles) {
   for (const char* const bad :
        {"server-0.", "server-0.0", "server-0.01", "server-0.x", "a.1.2", "manifest.json"})
     EXPECT_FALSE(is_data_file_name(bad)) << bad;
+  EXPECT_EQ(part_description_name("server-0"), "server-0.part");
+  EXPECT_TRUE(is_part_description_name("server-0.part"));
+  for (const char* const bad : {"server-0", ".part", "server-0.part.part", "server-0.1.part", "part"})
+    EXPECT_FALSE(is_part_description_name(bad)) << bad;
+  EXPECT_FALSE(is_data_file_name("server-0.part"));
 }
 
 }  // namespace

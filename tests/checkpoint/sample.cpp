@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
-#include "checkpoint/manifest_json.hpp"
+#include "checkpoint/part_description.hpp"
 #include "checkpoint/part_writer.hpp"
 
 namespace verbena::checkpoint {
@@ -146,14 +146,14 @@ absl::Status write_checkpoint(FileSystem& files, Folder& folder, std::uint64_t c
                               const SampleOptions& options) {
   const absl::StatusOr<std::string> path = folder.begin(clock);
   if (!path.ok()) return path.status();
-  absl::StatusOr<std::vector<Part>> parts = write_parts(files, *path, clock, content, options);
+  const absl::StatusOr<std::vector<Part>> parts = write_parts(files, *path, clock, content, options);
   if (!parts.ok()) return parts.status();
-  for (Part& part : *parts) {
-    absl::StatusOr<Part> received = decode_part(encode(part));
-    if (!received.ok()) return received.status();
-    part = *std::move(received);
+  std::vector<std::string> names;
+  for (const Part& part : *parts) {
+    RETURN_IF_ERROR(describe_part(files, *path, part));
+    names.push_back(part.name);
   }
-  return folder.commit(manifest_of(clock, *std::move(parts)));
+  return folder.commit(manifest_of(clock, {}), names);
 }
 
 absl::StatusOr<Content> load(const Reader& reader, NumberRange rows, NumberRange numbers) {

@@ -47,7 +47,7 @@ absl::StatusOr<std::vector<Part>> write_parts(FileSystem& files, const std::stri
                                               std::uint64_t clock, const Content& content,
                                               const SampleOptions& options = {});
 Manifest manifest_of(std::uint64_t clock, std::vector<Part> parts);
-/// From begin() to commit(). Parts travel as text.
+/// From begin() to commit(). Parts travel as descriptions.
 absl::Status write_checkpoint(FileSystem& files, Folder& folder, std::uint64_t clock, const Content& content,
                               const SampleOptions& options = {});
 
