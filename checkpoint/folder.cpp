@@ -92,6 +92,10 @@ std::string folder_above(const std::string& path) {
 
 }  // namespace
 
+bool is_checkpoint_name(std::string_view name) {
+  return parse_name(name).has_value();
+}
+
 Folder::Folder(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
 }

@@ -35,6 +35,9 @@
 
 namespace verbena::checkpoint {
 
+/// Whether it is one of these names, with any ending.
+[[nodiscard]] bool is_checkpoint_name(std::string_view name);
+
 /// Thread safety: none.
 class Folder {
  public:

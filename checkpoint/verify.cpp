@@ -31,7 +31,8 @@ std::string advice_for(absl::StatusCode code) {
 
 class Verification {
  public:
-  Verification(FileSystem& files, std::uint64_t clock) : files_(files), clock_(clock) {}
+  Verification(FileSystem& files, std::uint64_t clock, absl::FunctionRef<void(std::uint64_t)> progress)
+      : files_(files), clock_(clock), progress_(progress) {}
 
   void examine(const std::string& path, const DataFile& entry) {
     const auto file = files_.open(path);
@@ -47,7 +48,9 @@ class Verification {
     for (const ChunkEntry& chunk : entry.chunks) {
       add(path, chunk.offset, reader_.read(**file, chunk).status());
       checksum.add(reader_.stored());
+      progress_(examined_ + chunk.offset + chunk.bytes);
     }
+    examined_ += entry.bytes;
     // Whatever is wrong with a part of it makes the whole file's checksum wrong, too.
     if (damages_.size() == before && checksum.value() != entry.checksum) {
       add(path, 0,
@@ -75,6 +78,8 @@ class Verification {
 
   FileSystem& files_;
   std::uint64_t clock_;
+  absl::FunctionRef<void(std::uint64_t)> progress_;
+  std::uint64_t examined_ = 0;  ///< bytes of files before the one at hand
   ChunkReader reader_;
   std::vector<Damage> damages_;
 };
@@ -85,9 +90,10 @@ std::string to_string(const Damage& damage) {
   return fmt::format("{}: offset {}: {} ({})", damage.path, damage.offset, damage.what, damage.advice);
 }
 
-std::vector<Damage> verify(FileSystem& files, const std::string& path) {
+std::vector<Damage> verify(FileSystem& files, const std::string& path,
+                           absl::FunctionRef<void(std::uint64_t)> progress) {
   const absl::StatusOr<Manifest> manifest = read_manifest(files, path);
-  Verification verification(files, manifest.ok() ? manifest->clock : 0);
+  Verification verification(files, manifest.ok() ? manifest->clock : 0, progress);
   if (!manifest.ok()) {
     verification.add(fmt::format("{}/{}", path, kManifestName), 0, manifest.status());
     return verification.take();

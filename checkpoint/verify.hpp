@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "checkpoint/file_system.hpp"
 
 namespace verbena::checkpoint {
@@ -21,7 +22,10 @@ struct Damage {
 
 /// Reads the whole checkpoint at `path` and compares each checksum and length: every damage, not only the
 /// first; none if it is whole. Without a sound manifest that is the only one: nobody knows what else there
-/// should be. Memory as for a Reader.
-std::vector<Damage> verify(FileSystem& files, const std::string& path);
+/// should be. Memory as for a Reader. `progress` is told again and again how many bytes of data files have
+/// been examined until now.
+std::vector<Damage> verify(
+    FileSystem& files, const std::string& path,
+    absl::FunctionRef<void(std::uint64_t bytes)> progress = [](std::uint64_t /*bytes*/) {});
 
 }  // namespace verbena::checkpoint

@@ -124,6 +124,23 @@ TEST(VerifyTest, NamesEachDamageAndWhatToDo) {
   EXPECT_THAT(damages.back().what, HasSubstr("expected a chunk of"));
 }
 
+TEST(VerifyTest, SaysHowFarItIs) {
+  SimulatedDisk disk = disk_with_checkpoint();
+  std::uint64_t all = 0;
+  std::vector<std::uint64_t> expected;
+  const Manifest manifest = read_manifest(disk, kPath).value();
+  for (const Part& part : manifest.parts) {
+    for (const DataFile& file : part.files) {
+      for (const ChunkEntry& chunk : file.chunks) expected.push_back(all + chunk.offset + chunk.bytes);
+      all += file.bytes;
+    }
+  }
+  std::vector<std::uint64_t> told;
+  EXPECT_THAT(verify(disk, kPath, [&](std::uint64_t bytes) { told.push_back(bytes); }), IsEmpty());
+  EXPECT_EQ(told, expected);
+  EXPECT_EQ(told.back(), all);
+}
+
 TEST(VerifyTest, WithoutAManifestNothingElseIsKnown) {
   SimulatedDisk disk = disk_with_checkpoint();
   disk.bytes_of("ckpts/ckpt-20/manifest.json")[5] ^= 1;

@@ -79,8 +79,12 @@ TEST_F(FolderTest, ListsTheLargestClockFirst) {
 TEST_F(FolderTest, OtherNamesAreNotItsAffair) {
   write(20, 1);
   for (const char* const name : {"ckpt-", "ckpt-07", "ckpt-x", "ckpt-1.tmp.tmp", "ckpt--1", "ckpt-1.bak",
-                                 "ckpt-99999999999999999999", "notes"})
+                                 "ckpt-99999999999999999999", "notes"}) {
     disk_.put_folder(std::string("a/b/ckpts/") + name);
+    EXPECT_FALSE(is_checkpoint_name(name)) << name;
+  }
+  for (const char* const name : {"ckpt-0", "ckpt-20.tmp", "ckpt-20.old", "ckpt-20.gone"})
+    EXPECT_TRUE(is_checkpoint_name(name)) << name;
   EXPECT_THAT(complete(), ElementsAre("ckpt-20"));
   EXPECT_THAT(unfinished(), IsEmpty());
   EXPECT_THAT(folder_.list()->damaged, IsEmpty());
