@@ -13,6 +13,7 @@
 #include "checkpoint/manifest_json.hpp"
 #include "checkpoint/reader.hpp"
 #include "checkpoint/verify.hpp"
+#include "protocol/saved_table.hpp"
 #include "tests/checkpoint/simulated_disk.hpp"
 #include "tests/fuzz/target.hpp"
 
@@ -106,6 +107,17 @@ bool read_all(const checkpoint::Reader& reader) {
   return is_read;
 }
 
+/// What a manifest says of a table is refused, or says the same when it is written again.
+void require_table(const checkpoint::TableEntry& entry) {
+  const auto table = protocol::table_of(entry.description, entry.number);
+  if (!table.ok()) return require_one_line(table.status());
+  protocol::visit_attributes([&](auto, auto attribute, auto is_valid, auto) {
+    require(is_valid((*table).*attribute), "what no table can have");
+  });
+  const auto again = protocol::table_of(protocol::description_of(*table), entry.number);
+  require(again.ok() && *again == *table, "a table that is described otherwise");
+}
+
 }  // namespace
 
 void checkpoint_manifest(std::string_view bytes) {
@@ -123,6 +135,7 @@ void checkpoint_manifest(std::string_view bytes) {
   const auto manifest = checkpoint::decode_manifest(with_checksum(bytes));
   if (!manifest.ok()) return require_one_line(manifest.status());
   require(checkpoint::check(*manifest).ok(), "a manifest that is not sound");
+  for (const checkpoint::TableEntry& entry : manifest->tables) require_table(entry);
   const std::string text = checkpoint::encode(*manifest).value();
   require(checkpoint::encode(checkpoint::decode_manifest(text).value()).value() == text,
           "it is written otherwise");
