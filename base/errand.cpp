@@ -1,0 +1,57 @@
+#include "base/errand.hpp"
+
+#include <cassert>
+#include <exception>
+#include <new>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/signals_blocked.hpp"
+
+namespace verbena::base {
+
+namespace {
+
+absl::Status run(const std::function<absl::Status()>& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("the system has no memory left for it");
+  } catch (const std::exception& thrown) {
+    return absl::InternalError(thrown.what());
+  }
+}
+
+}  // namespace
+
+Errand::~Errand() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Errand::begin(std::function<absl::Status()> work, std::function<void()> wake) {
+  assert(!is_under_way_);
+  is_under_way_ = true;
+  has_ended_.store(false, std::memory_order_relaxed);
+  try {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this, work = std::move(work), wake = std::move(wake)] {
+      status_ = run(work);
+      has_ended_.store(true, std::memory_order_release);
+      if (wake) wake();
+    });
+  } catch (const std::system_error& thrown) {
+    status_ =
+        absl::ResourceExhaustedError(std::string("the system has no thread left for it: ") + thrown.what());
+    has_ended_.store(true, std::memory_order_relaxed);
+  }
+}
+
+absl::Status Errand::take() {
+  assert(is_under_way_ && has_ended());
+  if (thread_.joinable()) thread_.join();
+  is_under_way_ = false;
+  return std::exchange(status_, absl::OkStatus());
+}
+
+}  // namespace verbena::base
