@@ -105,6 +105,10 @@ std::string Folder::path_of(std::uint64_t clock, std::string_view ending) const 
 }
 
 /// FAILED_PRECONDITION: there is something, but no folder; a link, say, to where others have theirs.
+std::string Folder::unfinished_path(std::uint64_t clock) const {
+  return path_of(clock, kTmp);
+}
+
 absl::StatusOr<bool> Folder::exists(std::uint64_t clock, std::string_view ending) const {
   const auto entries = files_.list(path_);
   if (absl::IsNotFound(entries.status())) return false;
@@ -352,9 +356,10 @@ absl::StatusOr<Folder::Newest> Folder::newest_valid() const {
     passed_over.push_back({.name = complete.name, .reason = std::move(reasons)});
   }
   passed_over.insert(passed_over.end(), damaged, listing->damaged.end());
-  std::string message = fmt::format("{}: there is no whole checkpoint", path_);
+  if (passed_over.empty()) return absl::NotFoundError(fmt::format("{}: there is no checkpoint", path_));
+  std::string message = fmt::format("{}: no checkpoint there is whole", path_);
   for (const Damaged& one : passed_over) message += fmt::format("; {} is damaged: {}", one.name, one.reason);
-  return absl::NotFoundError(message);
+  return absl::DataLossError(message);
 }
 
 absl::Status Folder::keep(std::uint64_t most) {

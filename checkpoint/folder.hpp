@@ -67,6 +67,9 @@ class Folder {
   /// another part; the message names it.
   absl::Status commit(Manifest manifest, std::span<const std::string> parts);
 
+  /// Where begin(clock) has made it, for processes that were not told.
+  [[nodiscard]] std::string unfinished_path(std::uint64_t clock) const;
+
   /// Removes ckpt-CLOCK.tmp, if it is there: after a full disk, say. FAILED_PRECONDITION as begin().
   absl::Status discard(std::uint64_t clock);
 
@@ -96,7 +99,8 @@ class Folder {
     std::vector<Damaged> passed_over;  ///< newer ones, with all that is wrong with each
   };
   /// The newest checkpoint in which verify() finds no damage: it reads each that it considers whole.
-  /// NOT_FOUND: there is none; the message names those that are damaged.
+  /// NOT_FOUND: there is no checkpoint. DATA_LOSS: there are some, and all are damaged; the message names
+  /// them.
   absl::StatusOr<Newest> newest_valid() const;
 
   /// Removes all complete checkpoints but the `most` newest. REQUIRES: most > 0; none is being written, but

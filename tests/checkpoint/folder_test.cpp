@@ -60,7 +60,7 @@ TEST_F(FolderTest, MakesWhatIsMissingAbove) {
   EXPECT_THAT(complete(), IsEmpty());
   EXPECT_THAT(unfinished(), ElementsAre("ckpt-20.tmp"));
   const absl::Status none = folder_.newest_valid().status();
-  EXPECT_EQ(std::string(none.message()), "a/b/ckpts: there is no whole checkpoint");
+  EXPECT_EQ(std::string(none.message()), "a/b/ckpts: there is no checkpoint");
 }
 
 TEST_F(FolderTest, ListsTheLargestClockFirst) {
@@ -115,7 +115,7 @@ TEST_F(FolderTest, NamesWhatIsDamagedAndPassesItOver) {
 
   disk_.bytes_of("a/b/ckpts/ckpt-10/server-0").back() ^= 1;
   const absl::Status none = folder_.newest_valid().status();
-  EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(none.code(), absl::StatusCode::kDataLoss);
   for (const char* const name : {"ckpt-10", "ckpt-20", "ckpt-30", "ckpt-40", "ckpt-50"})
     EXPECT_THAT(std::string(none.message()), HasSubstr(std::string("; ") + name + " is damaged: "));
 }
