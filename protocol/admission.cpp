@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <utility>
 
 #include "protocol/named_parameters.hpp"
 #include "protocol/placement.hpp"
@@ -70,6 +72,71 @@ std::size_t Admission::bytes() const {
     for (const CountMin<std::uint8_t>& counts : part.counts) bytes += counts.bytes();
   }
   return bytes;
+}
+
+namespace {
+
+/// Before a part's sketches, each of which is its shift, in 8 bytes, and its counters.
+struct SavedPart {
+  std::uint32_t part = 0;
+  std::uint32_t sketches = 0;
+  std::uint64_t keys = 0;
+};
+
+void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+/// Takes the next bytes off; false if there are not so many.
+bool take_bytes(std::span<const std::byte>& from, std::span<std::byte> to) {
+  if (from.size() < to.size()) return false;
+  std::memcpy(to.data(), from.data(), to.size());
+  from = from.subspan(to.size());
+  return true;
+}
+
+template <class Value>
+std::span<std::byte> bytes_of(Value& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+}  // namespace
+
+std::vector<std::byte> Admission::save() const {
+  std::vector<std::byte> saved;
+  for (std::uint32_t number = 0; number < parts_.size(); ++number) {
+    const Part& part = parts_[number];
+    if (part.counts.empty()) continue;
+    SavedPart header{number, static_cast<std::uint32_t>(part.counts.size()), part.keys};
+    append(saved, bytes_of(header));
+    for (const CountMin<std::uint8_t>& counts : part.counts) {
+      std::uint64_t shift = counts.shift();
+      append(saved, bytes_of(shift));
+      append(saved, counts.memory());
+    }
+  }
+  return saved;
+}
+
+absl::Status Admission::load(std::span<const std::byte> saved, KeyRange parts) {
+  const auto wrong = [] {
+    return absl::InvalidArgumentError("expected counts of keys that have no rows yet, found something else");
+  };
+  if (parts_.empty()) return absl::OkStatus();
+  while (!saved.empty()) {
+    SavedPart header;
+    if (!take_bytes(saved, bytes_of(header)) || header.part >= parts_.size()) return wrong();
+    Part part{.keys = header.keys};
+    for (std::uint32_t i = 0; i < header.sketches; ++i) {
+      std::uint64_t shift = 0;
+      if (!take_bytes(saved, bytes_of(shift)) || shift > kMostShift || saved.size() >> 6 >> shift == 0)
+        return wrong();
+      if (!take_bytes(saved, part.counts.emplace_back(static_cast<std::uint32_t>(shift)).memory()))
+        return wrong();
+    }
+    if (parts.contains(header.part)) parts_[header.part] = std::move(part);
+  }
+  return absl::OkStatus();
 }
 
 bool Admission::count(Key key) {

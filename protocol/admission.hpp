@@ -11,7 +11,9 @@
 // the key, the worker and its clock, so that it does not depend on servers and lanes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -63,6 +65,13 @@ class Admission {
   }
   /// For what it has counted.
   [[nodiscard]] std::size_t bytes() const;
+
+  /// All that it has counted, for a checkpoint; empty if the rule does not count.
+  [[nodiscard]] std::vector<std::byte> save() const;
+  /// Goes on from what save() has returned, as far as it is about keys of `parts` (by KeyHash::part()); it
+  /// may have been another server's. Does nothing if the rule does not count. INVALID_ARGUMENT: save() has
+  /// not written it. Throws std::bad_alloc.
+  absl::Status load(std::span<const std::byte> saved, KeyRange parts);
 
  private:
   [[nodiscard]] bool count(Key key);

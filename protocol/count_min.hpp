@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace verbena::protocol {
@@ -44,6 +45,9 @@ class CountMin {
   [[nodiscard]] std::uint32_t shift() const { return shift_; }
   [[nodiscard]] std::size_t lines() const { return lines_.size(); }
   [[nodiscard]] std::size_t bytes() const { return lines_.size() * sizeof(Line); }
+  /// All counters, to be saved, or read back into a sketch of as many lines.
+  [[nodiscard]] std::span<const std::byte> memory() const { return std::as_bytes(std::span(lines_)); }
+  [[nodiscard]] std::span<std::byte> memory() { return std::as_writable_bytes(std::span(lines_)); }
 
  private:
   struct alignas(64) Line : std::array<Counter, kCounters> {};

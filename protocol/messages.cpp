@@ -28,7 +28,9 @@ enum class ControlKind : std::uint32_t {
   kObserved,
   kDescribe,
   kInspect,
-  kInspected
+  kInspected,
+  kSaveRows,
+  kPartSaved
 };
 
 constexpr std::size_t words_of(std::uint32_t bits) {
@@ -220,6 +222,7 @@ struct Encoder {
     Writer out(ControlKind::kOpenTable);
     out.u32(open.table);
     visit_attributes([&](auto, auto attribute, auto, auto) { out.attribute(open.*attribute); });
+    out.text(open.checkpoint);
     return out.take();
   }
   std::string operator()(const TableOpened& opened) const {
@@ -248,6 +251,22 @@ struct Encoder {
   std::string operator()(const EndIteration& end) const {
     Writer out(ControlKind::kEndIteration);
     out.u64(static_cast<std::uint64_t>(end.clock));
+    return out.take();
+  }
+  std::string operator()(const SaveRows& save) const {
+    Writer out(ControlKind::kSaveRows);
+    out.u64(static_cast<std::uint64_t>(save.clock));
+    out.text(save.folder);
+    return out.take();
+  }
+  std::string operator()(const PartSaved& saved) const {
+    Writer out(ControlKind::kPartSaved);
+    out.u64(static_cast<std::uint64_t>(saved.clock));
+    out.u32(static_cast<std::uint32_t>(saved.stage));
+    out.u32(saved.is_worker ? 1 : 0);
+    out.u32(saved.rank);
+    out.u32(saved.code);
+    out.text(std::string_view(saved.reason).substr(0, kMaxReasonBytes));
     return out.take();
   }
   std::string operator()(const KeyRequests& requests) const {
@@ -343,6 +362,7 @@ OpenTable read_open_table(Reader& in) {
   OpenTable open;
   open.table = in.u32();
   visit_attributes([&](auto, auto attribute, auto, auto) { in.attribute(open.*attribute); });
+  open.checkpoint = in.text(kMaxPathBytes);
   return open;
 }
 
@@ -369,6 +389,24 @@ Failed read_failed(Reader& in) {
   failed.code = in.u32();
   failed.reason = in.text(kMaxReasonBytes);
   return failed;
+}
+
+SaveRows read_save_rows(Reader& in) {
+  SaveRows save;
+  save.clock = static_cast<std::int64_t>(in.u64());
+  save.folder = in.text(kMaxPathBytes);
+  return save;
+}
+
+PartSaved read_part_saved(Reader& in) {
+  PartSaved saved;
+  saved.clock = static_cast<std::int64_t>(in.u64());
+  saved.stage = static_cast<PartSaved::Stage>(in.u32());
+  saved.is_worker = in.flag();
+  saved.rank = in.u32();
+  saved.code = in.u32();
+  saved.reason = in.text(kMaxReasonBytes);
+  return saved;
 }
 
 KeyRequests read_key_requests(Reader& in) {
@@ -469,6 +507,10 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
       return read_inspect(in);
     case ControlKind::kInspected:
       return read_inspected(in);
+    case ControlKind::kSaveRows:
+      return read_save_rows(in);
+    case ControlKind::kPartSaved:
+      return read_part_saved(in);
   }
   return absl::InvalidArgumentError(
       fmt::format("control message of unknown kind {}", static_cast<std::uint32_t>(kind)));
@@ -502,6 +544,7 @@ absl::Status check(const OpenTable& open) {
   visit_attributes([&](auto, auto attribute, auto is_valid, auto shown) {
     if (!is_valid(open.*attribute)) wrong += fmt::format(" \"{}\"", shown(open.*attribute));
   });
+  if (open.checkpoint.find('\0') != std::string::npos) wrong += " a checkpoint in such a folder";
   if (wrong.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format("table \"{}\" cannot have{}", open.name, wrong));
 }
@@ -530,6 +573,12 @@ absl::Status check(const ControlMessage& message) {
     if (failed->code == 0) return absl::InvalidArgumentError("failure with the code of OK");
   } else if (const auto* end = std::get_if<EndIteration>(&message)) {
     if (end->clock < 0) return absl::InvalidArgumentError(fmt::format("end of clock {}", end->clock));
+  } else if (const auto* save = std::get_if<SaveRows>(&message)) {
+    if (save->clock < 1 || save->folder.empty() || save->folder.find('\0') != std::string::npos)
+      return absl::InvalidArgumentError(fmt::format("a checkpoint of clock {} in no folder", save->clock));
+  } else if (const auto* saved = std::get_if<PartSaved>(&message)) {
+    if (saved->stage > PartSaved::Stage::kWritten || saved->rank >= kMaxWorkers)
+      return absl::InvalidArgumentError(fmt::format("part {} of a checkpoint", saved->rank));
   } else if (const auto* requests = std::get_if<KeyRequests>(&message)) {
     return check(*requests);
   } else if (const auto* answers = std::get_if<KeyAnswers>(&message)) {

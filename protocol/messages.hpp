@@ -2,11 +2,11 @@
 // 8-byte aligned; docs/protocol.md has both byte by byte.
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
-// RegionAdded, Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers, PushAnswer, InstallAnswer; and with an
-// observer, which is no worker and only looks, Observe/Observed, Describe/OpenTable, Inspect/Inspected. Bulk
-// messages travel through a message ring: updates, pushes, calls, clocks and subscriptions to the server;
-// rows, results and clocks to the worker. Every decode function takes bytes that anyone may have written and
-// checks all of them: INVALID_ARGUMENT.
+// RegionAdded, Goodbye, Failed, EndIteration, SaveRows/PartSaved, KeyRequests/KeyAnswers, PushAnswer,
+// InstallAnswer; and with an observer, which is no worker and only looks, Observe/Observed,
+// Describe/OpenTable, Inspect/Inspected. Bulk messages travel through a message ring: updates, pushes, calls,
+// clocks and subscriptions to the server; rows, results and clocks to the worker. Every decode function takes
+// bytes that anyone may have written and checks all of them: INVALID_ARGUMENT.
 #pragma once
 
 #include <bit>
@@ -35,10 +35,11 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 20;
+constexpr std::uint32_t kVersion = 21;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
+constexpr std::size_t kMaxPathBytes = 1024;                     ///< of a folder
 constexpr std::uint64_t kMaxExamples = std::uint64_t{1} << 48;  ///< of one worker
 
 /// A transport's RemoteDescriptor as it travels; the protocol does not look inside.
@@ -121,6 +122,29 @@ struct Failed {
 /// has finished, which ends the iteration of that clock under A-BSP.
 struct EndIteration {
   std::int64_t clock = 0;
+};
+
+/// Worker 0 → server: a checkpoint begins (docs/checkpoints.md). The server saves its rows as they are when
+/// all workers have finished the clocks below `clock`. Worker 0 finishes the last of these clocks only after
+/// all servers have answered by a PartSaved.
+struct SaveRows {
+  std::int64_t clock = 0;
+  std::string folder;  ///< where to, in the file system that all hosts share
+};
+
+/// About one process's part of a checkpoint. Server → worker 0: first kReady, then kWritten. Worker → server
+/// 0: kWritten, which server 0 passes on to worker 0.
+struct PartSaved {
+  enum class Stage : std::uint32_t {
+    kReady = 0,    ///< the server will save its rows
+    kWritten = 1,  ///< all of the part is on the disk
+  };
+  std::int64_t clock = 0;
+  Stage stage = Stage::kReady;
+  bool is_worker = false;
+  std::uint32_t rank = 0;  ///< of the server or the worker
+  std::uint32_t code = 0;  ///< an absl::StatusCode; if it is not 0, there will be no such part
+  std::string reason;
 };
 
 /// Worker → server: about rows of a dynamic table.
@@ -297,7 +321,7 @@ constexpr std::size_t kMaxOpenRequests = 65536;
 
 using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration,
                                     KeyRequests, KeyAnswers, PushAnswer, InstallAnswer, RegionAdded, Observe,
-                                    Observed, Describe, Inspect, Inspected>;
+                                    Observed, Describe, Inspect, Inspected, SaveRows, PartSaved>;
 
 /// Whether only observers send such messages.
 inline bool comes_from_observer(const ControlMessage& message) {

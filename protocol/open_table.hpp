@@ -39,6 +39,9 @@ struct OpenTable {
   std::uint64_t seed = 0;               ///< of the initial values and of the admission
   std::string admission{kAdmitAlways};  ///< what admission.hpp names
   std::string eviction{kEvictNever};    ///< what eviction.hpp names
+  /// The folder of the checkpoint that the table's first rows are in; empty: it begins empty. At most
+  /// kMaxPathBytes. It is no attribute: the table is the same without it.
+  std::string checkpoint;
   friend bool operator==(const OpenTable&, const OpenTable&) = default;
 };
 

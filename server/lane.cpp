@@ -15,6 +15,8 @@
 #include "protocol/importance.hpp"
 #include "server/fixed_shard.hpp"
 #include "server/function_run.hpp"
+#include "server/loading.hpp"
+#include "server/saving.hpp"
 #include "server/sparse_part.hpp"
 
 namespace verbena::server {
@@ -60,6 +62,8 @@ Lane::Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::Toke
   for (std::uint32_t worker = 0; worker < workers; ++worker) workers_.emplace_back().rank = worker;
 }
 
+Lane::~Lane() = default;
+
 bool Lane::poll() {
   if (has_failed()) return drop_tasks();
   try {
@@ -83,12 +87,14 @@ bool Lane::drop_tasks() {
 }
 
 bool Lane::work() {
+  if (load_ != nullptr) return step_load();
   const bool was_changing = changing_ != nullptr;
   bool worked = step_calls();
   // So that those that look go on if one change comes after the other.
   if (was_changing && changing_ == nullptr) step_calls();
   LaneTask task;
-  for (int i = 0; i < kTasksPerPoll && changing_ == nullptr && tasks_.try_pop(task); ++i) {
+  const auto may_go_on = [&] { return changing_ == nullptr && load_ == nullptr; };
+  for (int i = 0; i < kTasksPerPoll && may_go_on() && tasks_.try_pop(task); ++i) {
     const absl::Cleanup done = [&] { release(task); };
     run(task);
     worked = true;
@@ -120,6 +126,12 @@ void Lane::run(const LaneTask& task) {
       gone_.hear(task.worker, task.heard);
       free_gone();
       break;
+    case LaneTask::Kind::kResume:
+      resume(task.clock);
+      break;
+    case LaneTask::Kind::kCheckpoint:
+      begin(*task.checkpoint);
+      break;
   }
 }
 
@@ -144,6 +156,46 @@ void Lane::open(const FixedShard& shard) {
   if (table.evicts) evicting_.push_back(shard.table.table);
   bound_ = std::min({bound_, shard.rules.read_bound, shard.rules.clock_bound});
   tables_.push_back(table);
+}
+
+/// The job goes on from a checkpoint of this clock. Workers may have gone on from there already, if they have
+/// opened tables before that are not in it.
+void Lane::resume(consistency::Clock clock) {
+  for (Worker& worker : workers_) {
+    if (clocks_.clock(worker.rank) < clock) clocks_.advance(worker.rank, clock);
+    for (consistency::Clock* const told : {&worker.told, &worker.next.clock, &worker.latest.clock})
+      *told = std::max(*told, clock);
+  }
+}
+
+void Lane::begin(const CheckpointTask& task) {
+  if (task.load != nullptr) {
+    const Table& table = tables_.back();
+    load_ = std::make_unique<LaneLoad>(task.load, *table.shard, table.part);
+    return;
+  }
+  cut_ = task.cut;
+  take_cut();
+}
+
+bool Lane::step_load() {
+  if (load_->step(now())) load_.reset();
+  return true;
+}
+
+/// If the cut's clock is reached. A lane that has no memory for the copies goes on without them.
+void Lane::take_cut() {
+  if (cut_ == nullptr || clocks_.min() < cut_->clock()) return;
+  const std::shared_ptr<Cut> cut = std::move(cut_);
+  try {
+    for (const Table& table : tables_) {
+      if (table.shard == nullptr) continue;
+      copy_rows(*table.shard, table.part, cut->of_lane(index_, table.shard->table.table));
+    }
+    cut->lane_is_done(index_, absl::OkStatus());
+  } catch (const std::bad_alloc&) {
+    cut->lane_is_done(index_, absl::ResourceExhaustedError("there is no memory for a copy of all rows"));
+  }
 }
 
 void Lane::updates(const LaneTask& task) {
@@ -726,6 +778,7 @@ void Lane::finish_clock(std::uint32_t worker, consistency::Clock clock,
     return;
   }
   apply_held();
+  take_cut();
   begin_sweeps();
   for (Worker& reader : workers_) {
     reader.latest = {clocks_.min(), reader.dirty_sent + reader.dirty.size()};

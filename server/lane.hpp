@@ -23,7 +23,9 @@
 //  7. A row of a sparse table is taken away between two tasks. Under a model that holds updates back this is
 //     done as a whole, after a clock's updates and before the clock is told; otherwise a piece a poll. A
 //     worker is told which rows are gone before it is told a clock that comes after that.
-//  8. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
+//  8. At a cut, rows are copied when the min clock reaches its clock: after all updates of clocks before, and
+//     before any of this clock, since workers make cuts in barriers (saving.hpp).
+//  9. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
 //     of the clocks by which each worker is ahead; protocol::kMaxOpenCalls calls and their results for each
 //     worker, and one for each observer; what a sparse table's admission counts; of rows that are gone, as
@@ -60,8 +62,11 @@
 
 namespace verbena::server {
 
+class Cut;
 class FixedShard;
 class FunctionRun;
+class LaneLoad;
+class TableLoad;
 
 /// A message in a worker's inbox, which stays there until the lanes have used it, or have used the message
 /// elsewhere that it tells of.
@@ -78,19 +83,26 @@ struct PushBuffer {
   std::size_t used_bytes = 0;
 };
 
+/// What a lane does for checkpoints; one of both.
+struct CheckpointTask {
+  std::shared_ptr<Cut> cut;         ///< rows are to be copied at it
+  std::shared_ptr<TableLoad> load;  ///< the newest table's rows are to be loaded
+};
+
 struct LaneTask {
-  /// kSubscribe: also stands for unsubscribe; the message says which.
-  enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock, kCall, kHeard };
+  /// kSubscribe: also stands for unsubscribe; the message says which. kResume: all workers are at `clock`.
+  enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock, kCall, kHeard, kResume, kCheckpoint };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
   const FixedShard* shard = nullptr;         ///< kOpen
   protocol::BulkMessage message = {};        ///< kUpdates, kSubscribe: checked against the shard
   InboxMessage* inbox = nullptr;             ///< one user less when `message` is no longer needed
-  consistency::Clock clock = 0;              ///< kClock
+  consistency::Clock clock = 0;              ///< kClock, kResume
   std::uint64_t heard = 0;                   ///< kHeard: a position in the log of what is gone
   consistency::ExampleCounts examples = {};  ///< kClock: those of the clock before
   std::shared_ptr<FunctionRun> call = {};    ///< kCall; its worker may be none, see FunctionRun
   KeyList keys = {};                         ///< kUpdates: the list that packed updates name, or are to name
+  std::shared_ptr<const CheckpointTask> checkpoint = {};  ///< kCheckpoint
 };
 
 class Lane {
@@ -100,6 +112,9 @@ class Lane {
   /// `budgets`: how much may be pushed to each worker. They are shared with other lanes and refilled by their
   /// owner, which outlives the lane. Empty: no limit.
   Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::TokenBucket* const> budgets = {});
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
 
   void enqueue(const LaneTask& task) { tasks_.push(task); }
 
@@ -214,6 +229,10 @@ class Lane {
   void take_held_calls(consistency::Clock clock);
   bool tell_results(Worker& worker);
   void open(const FixedShard& shard);
+  void resume(consistency::Clock clock);
+  void begin(const CheckpointTask& task);
+  bool step_load();
+  void take_cut();
   void updates(const LaneTask& task);
   [[nodiscard]] HeldUpdates hold(const LaneTask& task);
   void subscribe(const LaneTask& task);
@@ -289,6 +308,8 @@ class Lane {
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
   std::vector<std::uint32_t> evicting_;  ///< those whose rows may go
+  std::shared_ptr<Cut> cut_;             ///< that is expected
+  std::unique_ptr<LaneLoad> load_;       ///< under way: no task is begun before it has ended
   GoneLog gone_;
   std::uint64_t gone_told_ = 0;  ///< how many of its entries all workers are told of, or are to be
   Unpacking unpacking_;

@@ -13,6 +13,7 @@
 #include "protocol/placement.hpp"
 #include "protocol/row_stride.hpp"
 #include "protocol/slot.hpp"
+#include "server/saved_rows.hpp"
 
 namespace verbena::server {
 
@@ -96,6 +97,30 @@ absl::Status MovingShard::on_key_requests(const Sender& sender, const KeyRequest
   if (KeyRequests::is_answered(requests.kind))
     RETURN_IF_ERROR(host.expect_answers(sender.worker.rank, requests.rows.size()));
   return on_requests(sender.worker, requests, host.key_answers());
+}
+
+/// What presence words say is looked at first: a slot that was never used has no page, and is to get none.
+void MovingShard::copy_rows(SavedRows& to) const {
+  std::uint64_t most = 0;
+  for (Key key = 0; key < table.rows; ++key) {
+    if (presence_.load(key).is_here()) ++most;
+  }
+  to.are_scattered = true;
+  to.numbers = {0, table.rows};
+  to.rows = 0;
+  to.keys.begin(sizeof(Key), most);
+  to.values.begin(stride_bytes_, most);
+  to.states.begin(0, 0);
+  to.uses.begin(0, 0);
+  to.counts.clear();
+  for (Key key = 0; key < table.rows && to.rows < most; ++key) {
+    if (!presence_.load(key).is_here()) continue;
+    const protocol::Slot at = slot(key);
+    if (!protocol::load_header(at).is_owned()) continue;
+    to.keys.append(&key, 1);
+    to.values.append(protocol::slot_values(at), 1);
+    ++to.rows;
+  }
 }
 
 void MovingShard::own(Key key, std::uint64_t epoch) {

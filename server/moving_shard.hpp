@@ -30,6 +30,8 @@
 
 namespace verbena::server {
 
+struct SavedRows;
+
 class MovingShard : public TableShard {
  public:
   /// All rows are zero, and those of this server's keys are owned here; that takes no time and no pages.
@@ -46,7 +48,14 @@ class MovingShard : public TableShard {
   [[nodiscard]] const transport::MemoryRegion& region() const { return *region_; }
   [[nodiscard]] std::size_t size_bytes() const { return region_->bytes().size(); }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
+  [[nodiscard]] std::size_t stride_bytes() const { return stride_bytes_; }
+  [[nodiscard]] KeyRange home_keys() const { return home_keys_; }
+  /// Where a row lies if this server has it. For rows that are loaded, before any worker has the table open.
+  [[nodiscard]] std::byte* values_of(Key key) { return protocol::slot_values(slot(key)); }
+  /// Copies all rows that this server owns. Throws std::bad_alloc. REQUIRES: no worker pushes or moves rows.
+  void copy_rows(SavedRows& to) const;
 
+  [[nodiscard]] MovingShard* moving() override { return this; }
   [[nodiscard]] std::size_t row_message_bytes() const override {
     return sizeof(protocol::Tag) + protocol::record_bytes(slot_bytes_);
   }

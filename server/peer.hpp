@@ -42,9 +42,11 @@ struct Peer {
   bool listed = false;  ///< in a PeerList
   transport::MessageOutbox control;
   consistency::Clock clock = 0;
-  consistency::Clock ended = -1;  ///< the newest clock whose iteration it has ended
-  bool has_welcome = false;       ///< it has said something since its hello
-  std::uint32_t tables_opened = 0;
+  consistency::Clock ended = -1;    ///< the newest clock whose iteration it has ended
+  bool has_welcome = false;         ///< it has said something since its hello
+  std::uint32_t tables_opened = 0;  ///< that it was told of
+  bool waits_for_table = false;     ///< it has asked for the next one
+  consistency::Clock saved = 0;     ///< the newest checkpoint of which it has said how its part is
   std::unique_ptr<transport::RingReceiver> inbox;
   std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first
   std::unique_ptr<PushChannel> pushes;

@@ -93,6 +93,7 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                .workers = options_.workers,
                .has_push_budget = options_.push_budget_mb_per_s > 0,
                .keys_of_segment = keys_of_segment}),
+      saving_(options_.rank, lanes_of(options_), [this] { transport_.interrupt(); }),
       workers_(options_.workers),
       strangers_(options_.workers) {
   if (clock_board_memory_) clock_board_ = {clock_board_memory_->bytes().data(), options_.workers};
@@ -132,6 +133,8 @@ bool Server::send() {
   take_outgoing();
   bool worked = region_desk_.serve();
   worked |= try_again();
+  worked |= step_opening();
+  worked |= step_saving();
   to_do_.for_each_once([&](Peer& peer) {
     worked |= look_after(peer);
     if (peer.is_busy()) to_do_.add(peer);
@@ -219,6 +222,10 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       on_goodbye(peer);
     } else if (const auto* end = std::get_if<protocol::EndIteration>(&*message)) {
       status = on_end_iteration(peer, end->clock);
+    } else if (const auto* save = std::get_if<protocol::SaveRows>(&*message)) {
+      status = on_save_rows(peer, *save);
+    } else if (const auto* saved = std::get_if<protocol::PartSaved>(&*message)) {
+      status = on_part_saved(peer, *saved);
     } else if (auto* requests = std::get_if<protocol::KeyRequests>(&*message)) {
       if (requests->kind == protocol::KeyRequests::Kind::kIntend) {
         intents_.push_back({peer.worker, std::move(*requests)});
@@ -398,13 +405,12 @@ absl::StatusOr<protocol::Descriptor> Server::grant_clock_board(Peer& peer) const
 }
 
 absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) {
-  if (open.table != peer.tables_opened) {
+  if (open.table != peer.tables_opened || peer.waits_for_table) {
     return absl::InvalidArgumentError(
         fmt::format("opens table {} after {} tables", open.table, peer.tables_opened));
   }
   const absl::StatusOr<TableShard*> shard = open_shard(open);
   if (!shard.ok()) return shard.status();
-  ++peer.tables_opened;
   const std::size_t record = sizeof(protocol::BulkHeader) + (*shard)->row_message_bytes();
   const std::size_t most =
       std::min(protocol::max_bulk_bytes(peer.inbox->capacity_bytes()), peer.pushes->message_bytes());
@@ -414,11 +420,20 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
                     "for larger rings",
                     open.name, record, peer.worker, most));
   }
-  const auto rows = (*shard)->grant(*peer.connection, peer.node == options_.rank);
+  if (!opening_.is_under_way(open.table)) return tell_opened(peer, **shard);
+  peer.waits_for_table = true;
+  opening_.wait(open.table, peer);
+  return absl::OkStatus();
+}
+
+absl::Status Server::tell_opened(Peer& peer, const TableShard& shard) {
+  peer.waits_for_table = false;
+  ++peer.tables_opened;
+  const auto rows = shard.grant(*peer.connection, peer.node == options_.rank);
   if (!rows.ok()) return rows.status();
   RETURN_IF_ERROR(
-      (*shard)->announce(*peer.connection, [&](const protocol::RegionAdded& added) { reply(peer, added); }));
-  reply(peer, protocol::TableOpened{.table = open.table, .shard = protocol::Descriptor::of(*rows)});
+      shard.announce(*peer.connection, [&](const protocol::RegionAdded& added) { reply(peer, added); }));
+  reply(peer, protocol::TableOpened{.table = shard.table.table, .shard = protocol::Descriptor::of(*rows)});
   return absl::OkStatus();
 }
 
@@ -435,7 +450,125 @@ absl::StatusOr<TableShard*> Server::open_shard(const protocol::OpenTable& open) 
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = (*shard)->for_lanes()});
   }
+  if (!open.checkpoint.empty()) RETURN_IF_ERROR(resume(**shard));
   return shard;
+}
+
+// ---- checkpoints
+
+/// The new table's rows come from a checkpoint. Workers hear that it is open when they are there.
+absl::Status Server::resume(TableShard& shard) {
+  const protocol::OpenTable& table = shard.table;
+  const auto reader = opening_.reader(table.checkpoint);
+  if (!reader.ok()) return reader.status();
+  MovingShard* const moving = shard.moving();
+  const auto load =
+      TableLoad::create(*reader, table, moving != nullptr ? 1 : static_cast<std::uint32_t>(lanes_.size()));
+  if (!load.ok()) return load.status();
+  opening_.begin(table.table, *load,
+                 moving == nullptr ? nullptr : std::make_unique<MovingLoad>(*load, *moving));
+  const auto task = std::make_shared<const CheckpointTask>(CheckpointTask{.cut = nullptr, .load = *load});
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (!has_resumed_) {
+      enqueue(lane, {.kind = LaneTask::Kind::kResume,
+                     .clock = static_cast<consistency::Clock>((*reader)->manifest().clock)});
+    }
+    if (moving == nullptr) enqueue(lane, {.kind = LaneTask::Kind::kCheckpoint, .checkpoint = task});
+  }
+  has_resumed_ = true;
+  return absl::OkStatus();
+}
+
+bool Server::step_opening() {
+  if (opening_.empty() || !status_.ok()) return false;
+  return opening_.step(
+      [&](std::uint32_t table, Peer& peer) {
+        if (!peer.is_there()) return;
+        if (absl::Status status = tell_opened(peer, shards_[table]); !status.ok()) reject(peer, status);
+      },
+      [&](const absl::Status& status) { fail(status); });
+}
+
+absl::Status Server::on_save_rows(Peer& peer, const protocol::SaveRows& save) {
+  if (peer.worker != 0 || save.clock <= peer.clock || saving_.is_under_way()) {
+    return absl::InvalidArgumentError(
+        fmt::format("asks for a checkpoint of clock {} at clock {}", save.clock, peer.clock));
+  }
+  const absl::Status status = saving_.begin(save);
+  save_clock_ = save.clock;
+  if (status.ok()) {
+    has_moving_rows_to_copy_ = true;
+    const auto task =
+        std::make_shared<const CheckpointTask>(CheckpointTask{.cut = saving_.cut(), .load = nullptr});
+    for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
+      enqueue(lane, {.kind = LaneTask::Kind::kCheckpoint, .checkpoint = task});
+  }
+  reply(peer, protocol::PartSaved{.clock = save.clock,
+                                  .rank = options_.rank,
+                                  .code = static_cast<std::uint32_t>(status.code()),
+                                  .reason = std::string(status.message())});
+  for (Peer* const worker : workers_) {
+    if (worker != nullptr && worker->left) tell_that_it_saves_nothing(*worker);
+  }
+  return absl::OkStatus();
+}
+
+/// The worker has left: there will be no part of it.
+void Server::tell_that_it_saves_nothing(Peer& worker) {
+  if (options_.rank != 0 || worker.saved >= save_clock_) return;
+  worker.saved = save_clock_;
+  tell_worker_0({.clock = save_clock_,
+                 .stage = protocol::PartSaved::Stage::kWritten,
+                 .is_worker = true,
+                 .rank = worker.worker,
+                 .code = static_cast<std::uint32_t>(absl::StatusCode::kFailedPrecondition),
+                 .reason = "has left the job"});
+}
+
+/// If all workers have finished the clocks before the cut. Called before the lanes hear that the last one
+/// has.
+void Server::copy_moving_rows() {
+  if (!has_moving_rows_to_copy_) return;
+  const consistency::Clock clock = saving_.cut()->clock();
+  const bool all_are_there = std::all_of(workers_.begin(), workers_.end(), [&](const Peer* worker) {
+    return worker != nullptr && (worker->left || worker->clock >= clock);
+  });
+  if (!all_are_there) return;
+  has_moving_rows_to_copy_ = false;
+  absl::Status status;
+  try {
+    for (TableShard* const shard : shards_.outside_lanes())
+      shard->moving()->copy_rows(saving_.cut()->of_server(shard->table.table));
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("there is no memory for a copy of all rows");
+  }
+  saving_.cut()->server_is_done(status);
+}
+
+bool Server::step_saving() {
+  const std::optional<protocol::PartSaved> saved = saving_.step();
+  if (saved) tell_worker_0(*saved);
+  return saved.has_value();
+}
+
+void Server::tell_worker_0(const protocol::PartSaved& saved) {
+  Peer* const worker = workers_[0];
+  if (worker != nullptr && worker->is_there()) reply(*worker, saved);
+}
+
+/// Workers are not connected to one another.
+absl::Status Server::on_part_saved(Peer& peer, const protocol::PartSaved& saved) {
+  if (options_.rank != 0 || !saved.is_worker || saved.rank != peer.worker || peer.worker == 0 ||
+      saved.stage != protocol::PartSaved::Stage::kWritten || saved.clock <= peer.saved ||
+      saved.clock > peer.clock) {
+    return absl::InvalidArgumentError(fmt::format("tells of part {} of a checkpoint of clock {} at clock {}",
+                                                  saved.rank, saved.clock, peer.clock));
+  }
+  peer.saved = saved.clock;
+  protocol::PartSaved shown = saved;
+  shown.reason = base::printable(saved.reason);
+  tell_worker_0(shown);
+  return absl::OkStatus();
 }
 
 absl::Status Server::on_notification(Peer& peer, std::uint32_t notification) {
@@ -564,6 +697,7 @@ absl::Status Server::on_clock(Peer& peer, const protocol::BulkMessage& message, 
   const absl::StatusOr<protocol::ExampleCounts> examples = protocol::decode_example_counts(message);
   if (!examples.ok()) return examples.status();
   peer.clock = clock;
+  copy_moving_rows();
   // The message keeps its place in the inbox until the last lane has heard of it: a worker cannot run ahead
   // of the lanes without bound, even with nothing but clocks.
   inbox.users = static_cast<std::uint32_t>(lanes_.size());
@@ -632,6 +766,8 @@ void Server::on_goodbye(Peer& peer) {
 void Server::part_from(Peer& peer) {
   peer.left = true;
   ++left_;
+  tell_that_it_saves_nothing(peer);
+  copy_moving_rows();
   if (clock_board_.is_mapped()) clock_board_.leave(peer.worker);
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     enqueue(

@@ -11,8 +11,8 @@
 // Whatever becomes of them, the job does not notice.
 //
 // It has many functions, one for each thing that may happen. What has a state of its own is a class: Shards,
-// Lane, RegionDesk, Strangers, and Peer with its AnswerQueue and PushChannel. What remains here is what
-// connects them: events, messages, and how a job ends.
+// Lane, RegionDesk, Saving, Opening, Strangers, and Peer with its AnswerQueue and PushChannel.
+// What remains here is what connects them: events, messages, and how a job ends.
 #pragma once
 
 #include <array>
@@ -31,8 +31,10 @@
 #include "protocol/placement.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
+#include "server/opening.hpp"
 #include "server/peer.hpp"
 #include "server/region_desk.hpp"
+#include "server/saving.hpp"
 #include "server/shards.hpp"
 #include "server/sparse_index.hpp"
 #include "server/table_shard.hpp"
@@ -98,6 +100,15 @@ class Server : private ShardHost {
   [[nodiscard]] protocol::Observed observed() const;
   absl::StatusOr<protocol::Descriptor> grant_clock_board(Peer& peer) const;
   absl::Status on_open_table(Peer& peer, const protocol::OpenTable& open);
+  absl::Status tell_opened(Peer& peer, const TableShard& shard);
+  absl::Status resume(TableShard& shard);
+  bool step_opening();
+  absl::Status on_save_rows(Peer& peer, const protocol::SaveRows& save);
+  absl::Status on_part_saved(Peer& peer, const protocol::PartSaved& saved);
+  void tell_that_it_saves_nothing(Peer& worker);
+  void tell_worker_0(const protocol::PartSaved& saved);
+  bool step_saving();
+  void copy_moving_rows();
   void on_goodbye(Peer& peer);
   absl::Status on_end_iteration(Peer& peer, consistency::Clock clock);
   void tell_end_of_iteration(Peer& peer);
@@ -149,6 +160,11 @@ class Server : private ShardHost {
   std::uint32_t polls_before_watch_ = 1;  ///< polls with events, before the clock is read
   RegionDesk region_desk_;
   Shards shards_;
+  Opening opening_;
+  bool has_resumed_ = false;  ///< lanes know the clock that the job goes on from
+  Saving saving_;
+  consistency::Clock save_clock_ = 0;     ///< of the newest checkpoint that was asked for
+  bool has_moving_rows_to_copy_ = false;  ///< at the cut that is expected
   base::Decompressor decompressor_;
   // The answers to one message. They are members so that their memory stays.
   Homes::Answers key_answers_;

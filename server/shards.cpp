@@ -11,6 +11,11 @@ absl::Status Shards::check(const protocol::OpenTable& open) const {
   if (open.table < shards_.size()) {
     const protocol::OpenTable& first = shards_[open.table]->table;
     if (first == open) return absl::OkStatus();
+    if (first.checkpoint != open.checkpoint) {
+      return absl::InvalidArgumentError(
+          fmt::format("workers resume table {} from different checkpoints: \"{}\", then \"{}\"", open.table,
+                      first.checkpoint, open.checkpoint));
+    }
     return absl::InvalidArgumentError(
         fmt::format("workers open table {} differently: {}", open.table, protocol::differences(first, open)));
   }

@@ -76,6 +76,11 @@ class SparsePart final : private SparseIndex::Memory {
   [[nodiscard]] bool admits(Key key, const protocol::PushOrigin& origin) {
     return admission_.admits(key, origin);
   }
+  /// What the admission has counted, for a checkpoint, and back (protocol::Admission).
+  [[nodiscard]] std::vector<std::byte> admission_counts() const { return admission_.save(); }
+  absl::Status load_admission_counts(std::span<const std::byte> saved) {
+    return admission_.load(saved, keys().parts());
+  }
   /// A row for a key that has none, with the initial values. RESOURCE_EXHAUSTED; CANCELLED: the server ends.
   /// REQUIRES: has_room(). `now`: the lane's min clock.
   absl::StatusOr<protocol::Row> add(const protocol::KeyHash& hash, Key key, std::uint32_t now);

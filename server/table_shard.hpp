@@ -22,6 +22,8 @@
 
 namespace verbena::server {
 
+class MovingShard;
+
 /// The answer to a worker's message.
 struct MessageAnswer {
   std::uint32_t worker = 0;
@@ -72,6 +74,8 @@ class TableShard {
   }
   /// The shard, if lanes apply its updates and it waits for clocks of workers. nullptr: neither.
   [[nodiscard]] virtual const FixedShard* for_lanes() const { return nullptr; }
+  /// The shard, if its rows move; nullptr: it is for lanes.
+  [[nodiscard]] virtual MovingShard* moving() { return nullptr; }
 
   /// `inbox` counts the users of the message. Errors here and below: INVALID_ARGUMENT for messages that break
   /// the rules.

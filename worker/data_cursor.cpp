@@ -9,7 +9,7 @@
 namespace verbena {
 
 DataCursor::DataCursor(Session& session, const Options& options)
-    : session_(session.core_.get()), options_(options) {}
+    : session_(session.core_.get()), options_(options), next_(options.first) {}
 
 absl::StatusOr<ExampleRange> DataCursor::next() {
   if (!session_->is_here()) return session_->elsewhere();
@@ -18,6 +18,11 @@ absl::StatusOr<ExampleRange> DataCursor::next() {
         fmt::format("a data cursor over {} examples in mini-batches of {}: expected at most {} examples, and "
                     "mini-batches of 1 or more",
                     options_.examples, options_.mini_batch, consistency::kMaxExamples));
+  }
+  if (options_.first > 0 && options_.first >= options_.examples) {
+    return absl::InvalidArgumentError(
+        fmt::format("a data cursor that begins with example {} of {}: expected one of them", options_.first,
+                    options_.examples));
   }
   session_->poll();  // takes in the servers' messages
   if (!session_->status().ok()) return session_->status();

@@ -50,6 +50,7 @@ class RemoteReads {
 enum class Milestone : std::uint8_t {
   kClock,    ///< the end of the worker's clock
   kBarrier,  ///< a barrier; the end of the barrier's clock comes after this
+  kCut,      ///< a barrier in which rows are copied where they are: none may be on its way
   kLeaving,  ///< the session's end
 };
 

@@ -104,6 +104,17 @@ absl::Status Session::clock() {
 absl::Status Session::barrier() {
   return core_->is_here() ? core_->barrier() : core_->elsewhere();
 }
+absl::Status Session::checkpoint(const CheckpointOptions& options, std::vector<std::byte> state) {
+  if (!core_->is_here()) return core_->elsewhere();
+  return core_->checkpointing().save(options, std::move(state));
+}
+absl::Status Session::finish_checkpoint() {
+  return core_->is_here() ? core_->checkpointing().finish() : core_->elsewhere();
+}
+absl::StatusOr<std::optional<std::vector<std::byte>>> Session::resumed_state() {
+  if (!core_->is_here()) return core_->elsewhere();
+  return core_->checkpointing().resumed_state();
+}
 absl::Status Session::limit_lead(std::uint32_t clocks) {
   return core_->is_here() ? core_->limit_lead(clocks) : core_->elsewhere();
 }

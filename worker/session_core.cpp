@@ -47,6 +47,11 @@ absl::StatusOr<std::unique_ptr<SessionCore>> SessionCore::connect(const SessionO
     transport = *std::move(opened);
   }
   std::unique_ptr<SessionCore> session(new SessionCore(options, std::move(transport)));
+  if (!options.resume.empty()) {
+    RETURN_IF_ERROR(session->checkpointing_.resume(options.resume));
+    session->clock_ = static_cast<consistency::Clock>(session->checkpointing_.resumed()->manifest().clock);
+    session->barrier_clock_ = session->clock_;
+  }
   const transport::TimePoint deadline =
       session->transport_->now() + std::chrono::milliseconds(options.timeout_ms);
   if (absl::Status status = session->join(deadline); !status.ok()) {
@@ -146,14 +151,18 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
   }
   is_opening_ = true;
   const auto number = static_cast<std::uint32_t>(tables_.size());
-  for (const std::unique_ptr<ServerLink>& link : links_) control(*link, to_wire(number, options, type));
+  protocol::OpenTable open = to_wire(number, options, type);
+  const bool is_saved = checkpointing_.resumed() != nullptr && Checkpointing::saves(options.name);
+  if (is_saved) open.checkpoint = options_.resume;
+  for (const std::unique_ptr<ServerLink>& link : links_) control(*link, open);
   const auto opened = [&] {
     return std::all_of(links_.begin(), links_.end(),
                        [&](const auto& link) { return link->shards.size() > number; });
   };
-  absl::Status status = wait_until(opened, options_.timeout_ms, [&] {
-    return fmt::format("the servers to open table \"{}\"", options.name);
-  });
+  // Servers may have much to read.
+  const std::uint32_t timeout_ms = is_saved ? options_.clock_timeout_ms : options_.timeout_ms;
+  absl::Status status = wait_until(
+      opened, timeout_ms, [&] { return fmt::format("the servers to open table \"{}\"", options.name); });
   if (!status.ok()) return status;
   auto table = make_table_core(*this, number, options, type);
   for (const std::unique_ptr<ServerLink>& link : links_) {
@@ -186,6 +195,7 @@ bool SessionCore::poll() {
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (!left_) table->send_put_off();
   }
+  checkpointing_.poll();
   return running_.step(status_) || count > 0;
 }
 
@@ -258,6 +268,8 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     iteration_.end(end->clock);
     return absl::OkStatus();
   }
+  if (const auto* saved = std::get_if<protocol::PartSaved>(&*message))
+    return checkpointing_.on_part_saved(link.server, *saved);
   if (const auto* answers = std::get_if<protocol::KeyAnswers>(&*message))
     return on_answer(link, *answers, &TableCore::on_answers);
   if (const auto* answer = std::get_if<protocol::PushAnswer>(&*message))
@@ -684,13 +696,28 @@ absl::Status SessionCore::advance(bool is_barrier) {
 }
 
 absl::Status SessionCore::barrier() {
-  RETURN_IF_ERROR(settle_tables(Milestone::kBarrier));
+  return barrier_after(Milestone::kBarrier);
+}
+
+absl::Status SessionCore::barrier_for_cut() {
+  is_cutting_ = true;
+  const absl::Status status = barrier_after(Milestone::kCut);
+  is_cutting_ = false;
+  return status;
+}
+
+absl::Status SessionCore::barrier_after(Milestone milestone) {
+  RETURN_IF_ERROR(settle_tables(milestone));
   RETURN_IF_ERROR(advance(/*is_barrier=*/true));
   RETURN_IF_ERROR(tell_clock(clock_, Servers::kAll));
   RETURN_IF_ERROR(wait_for_min_clock(clock_, Servers::kAll));
   barrier_clock_ = clock_;
   start_epoch();
   return take_lost();
+}
+
+void SessionCore::tell_all(const protocol::ControlMessage& message) {
+  for (const std::unique_ptr<ServerLink>& link : links_) control(*link, message);
 }
 
 absl::Status SessionCore::limit_lead(std::uint32_t clocks) {
@@ -727,6 +754,9 @@ absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock, Servers w
 
 absl::Status SessionCore::leave() {
   if (left_ || !status_.ok()) return status_;
+  // How it ends was said already.
+  static_cast<void>(checkpointing_.finish());
+  if (!status_.ok()) return status_;
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_leaving();
   RETURN_IF_ERROR(settle_tables(Milestone::kLeaving));
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_settled();

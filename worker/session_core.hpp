@@ -4,8 +4,8 @@
 //
 // Tables and operations know nothing of the world but this class. So it has many functions; a third of them
 // return one thing. Each part with a state of its own is a class: ServerLinks, RunningOperations, Iteration,
-// StagingPool. What remains here is what connects them: events, waiting, sending, the end of a clock, and
-// failing.
+// Checkpointing, StagingPool. What remains here is what connects them: events, waiting, sending, the end of a
+// clock, and failing.
 #pragma once
 
 #include <array>
@@ -23,6 +23,7 @@
 #include "protocol/placement.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/transport.hpp"
+#include "worker/checkpointing.hpp"
 #include "worker/iteration.hpp"
 #include "worker/joining.hpp"
 #include "worker/lead.hpp"
@@ -55,6 +56,9 @@ class SessionCore {
   absl::Status clock();
   absl::Status barrier();
   absl::Status limit_lead(std::uint32_t clocks);
+  /// barrier(), in which no row of a dynamic table moves.
+  absl::Status barrier_for_cut();
+  Checkpointing& checkpointing() { return checkpointing_; }
   /// Ships everything, says goodbye and waits for the servers' goodbyes: then this worker's memory may go.
   absl::Status leave();
   /// Tells the servers, and through them the other workers, that this worker gives up.
@@ -101,6 +105,10 @@ class SessionCore {
   absl::Status send_small(ServerLink& link, const protocol::BulkHeader& header,
                           std::span<const std::uint64_t> words);
 
+  /// To all servers that are there; or to server 0.
+  void tell_all(const protocol::ControlMessage& message);
+  void tell_server_0(const protocol::ControlMessage& message) { control(links_.front(), message); }
+
   /// Updates, or other messages, are about to be sent that count as sent already: this is a poll in between.
   [[nodiscard]] bool is_sending() const { return sending_ > 0; }
 
@@ -110,6 +118,10 @@ class SessionCore {
   [[nodiscard]] std::uint32_t node() const {
     return options_.node.value_or(options_.rank % static_cast<std::uint32_t>(options_.servers.size()));
   }
+  [[nodiscard]] const std::vector<std::unique_ptr<TableCore>>& tables() const { return tables_; }
+  [[nodiscard]] const ServerLinks& links() const { return links_; }
+  /// A barrier is under way in which no rows may begin to move.
+  [[nodiscard]] bool is_cutting() const { return is_cutting_; }
   [[nodiscard]] consistency::Clock current_clock() const { return clock_; }
   /// The clock of the last barrier. Reads see all updates of clocks below it, whatever the model of their
   /// table.
@@ -119,6 +131,8 @@ class SessionCore {
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   void start_epoch() { ++epoch_; }
   [[nodiscard]] transport::TimePoint now() const { return transport_->now(); }
+  /// Ends the session's wait, if it is in one: it polls. From any thread.
+  void wake() { transport_->interrupt(); }
   [[nodiscard]] const absl::Status& status() const { return status_; }
   /// For messages: what an operation waits for if it does not wait for a server's answer.
   [[nodiscard]] std::string clocks_awaited(std::string_view operation) const;
@@ -160,6 +174,7 @@ class SessionCore {
   absl::Status wait_for_operations(const Concerned& concerned);
   absl::Status settle_tables(Milestone milestone);
   absl::Status advance(bool is_barrier);
+  absl::Status barrier_after(Milestone milestone);
   absl::Status keep_lead();
   absl::Status send_put_off();
   [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
@@ -201,6 +216,8 @@ class SessionCore {
   consistency::Clock clock_ = 0;
   consistency::Clock barrier_clock_ = 0;
   Iteration iteration_;
+  Checkpointing checkpointing_{*this};
+  bool is_cutting_ = false;
   std::uint64_t epoch_ = 1;
   std::uint64_t rows_until_poll_ = 1;
   std::uint64_t rows_until_refill_ = 1;

@@ -46,6 +46,9 @@ class DataCursor {
     /// iteration. With small mini-batches it ends soon; each one costs a look at the connections, about a
     /// microsecond.
     std::uint64_t mini_batch = 1;
+    /// The first iteration begins with this example and goes once around: what next_example() has returned,
+    /// for a run that goes on from a checkpoint. Less than `examples`, or 0.
+    std::uint64_t first = 0;
   };
   DataCursor(Session& session, const Options& options);
 
@@ -59,6 +62,8 @@ class DataCursor {
   /// How many examples of the iteration have not been handed out. After its end: more than 0 if it ended
   /// early.
   [[nodiscard]] std::uint64_t left() const { return left_; }
+  /// The example with which the next mini-batch begins, if there is another one.
+  [[nodiscard]] std::uint64_t next_example() const { return next_; }
 
  private:
   worker::SessionCore* session_;

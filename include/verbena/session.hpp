@@ -16,6 +16,7 @@
 // nothing there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -71,6 +72,10 @@ struct SessionOptions {
   /// worker may compute for as long as it likes.
   std::uint32_t silence_timeout_ms = 5000;
   NetworkOptions network = {};
+  /// A checkpoint to go on from: the path of its folder, "…/ckpt-20" (docs/checkpoints.md). Tables are opened
+  /// with the rows that they had, also on another number of servers, and the first clock is the
+  /// checkpoint's. The same for all workers. Empty: the job begins with empty tables, at clock 0.
+  std::string resume = {};
   /// For this project's own tests and tools: the transport to use instead of `network`. Only the session
   /// drives it. nullptr: the transport that the servers' addresses name.
   std::shared_ptr<transport::Transport> transport = nullptr;
@@ -203,6 +208,17 @@ struct SessionStatistics {
   std::uint64_t doorbells_rung = 0;
 };
 
+/// Where and how Session::checkpoint() saves. The same for all workers.
+struct CheckpointOptions {
+  /// Checkpoints are made in it, as folders "ckpt-CLOCK". All hosts of the job see the same folder under this
+  /// path. It is made if it is missing.
+  std::string folder;
+  /// How many whole checkpoints stay there, the newest; at least 1.
+  std::uint64_t keep = 2;
+  /// What is to be known when the run is resumed, by name: read_checkpoint() returns it.
+  std::map<std::string, std::string> notes = {};
+};
+
 /// What a worker says at the end of an iteration.
 struct IterationReport {
   std::int64_t iteration = 0;  ///< from 1; 0: a model that was loaded and is not trained
@@ -212,6 +228,23 @@ struct IterationReport {
   /// divide its part by the number of all examples. Empty if the iteration was not evaluated.
   std::map<std::string, double> sums;
 };
+
+/// What a checkpoint says of itself.
+struct CheckpointSummary {
+  std::int64_t clock = 0;
+  std::string path;     ///< of its folder, for SessionOptions::resume
+  std::string written;  ///< when, in UTC: 2026-11-25T09:30:00Z
+  std::uint32_t workers = 0;
+  std::uint32_t servers = 0;
+  std::map<std::string, std::string> notes;  ///< CheckpointOptions::notes
+};
+/// The newest whole checkpoint in `folder`, all of whose bytes are read and compared with their checksums.
+/// `damaged`, if given, gets a line for each newer one that is not whole. NOT_FOUND: there is no checkpoint.
+/// DATA_LOSS: all are damaged; the message names them.
+absl::StatusOr<CheckpointSummary> newest_checkpoint(const std::string& folder,
+                                                    std::vector<std::string>* damaged = nullptr);
+/// That of the folder "…/ckpt-20"; its data files are not read.
+absl::StatusOr<CheckpointSummary> read_checkpoint(const std::string& path);
 
 template <class Value>
 class Table;
@@ -273,6 +306,28 @@ class Session {
   /// see all updates from before it (under SSP and ESSP perhaps also newer updates of workers that have gone
   /// on; a second barrier prevents that). Collective: all workers call it at the same clock.
   absl::Status barrier();
+
+  /// barrier(), and saves all rows of all tables as they are at it, with what their rules keep, and `state`
+  /// of each worker: what this worker alone knows, such as its place in its data. It returns when all of that
+  /// has been copied; the copies are written while training goes on, and take as much memory as the tables
+  /// until then. If the checkpoint before is not written yet, the call waits for it first.
+  ///
+  /// Collective, as barrier(): all workers call it at the same clock. The checkpoint's clock is
+  /// current_clock() when it has returned. A process that dies while a checkpoint is written leaves the ones
+  /// before whole.
+  ///
+  /// Errors are the session's, as of barrier(). A checkpoint that cannot be written is no such error:
+  /// training goes on, worker 0 logs why, and finish_checkpoint() returns it. INVALID_ARGUMENT: the options,
+  /// or rows are held (Table::hold()); nothing has happened.
+  absl::Status checkpoint(const CheckpointOptions& options, std::vector<std::byte> state);
+  /// Waits until the last checkpoint is written, as far as it is this worker's to write; worker 0 waits for
+  /// all of it. Returns why the last one was not written, OK if it was or there was none. ~Session() waits,
+  /// too.
+  absl::Status finish_checkpoint();
+  /// What this worker gave to checkpoint() as `state` when the checkpoint was written that
+  /// SessionOptions::resume names. nullopt: the session does not go on from one. NOT_FOUND: it has none of a
+  /// worker of this rank. DATA_LOSS: it is damaged.
+  absl::StatusOr<std::optional<std::vector<std::byte>>> resumed_state();
 
   /// From now on clock() returns only when all workers have finished the clocks below current_clock() −
   /// `clocks`: so no worker is more than `clocks` ahead of the slowest one (a worker that has left holds

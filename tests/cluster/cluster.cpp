@@ -144,6 +144,7 @@ SessionOptions ServerThreads::session_options(std::uint32_t rank) const {
   }
   session.push_ring_bytes = options_.push_ring_bytes;
   session.update_budget_mb_per_s = options_.update_budget_mb_per_s;
+  session.resume = options_.resume;
   session.transport = make_transport(options_, options_.servers + rank);
   return session;
 }

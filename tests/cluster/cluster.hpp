@@ -33,6 +33,7 @@ struct ClusterOptions {
   double update_budget_mb_per_s = 0;
   /// Whether all that is pulled from sparse tables from afar is gathered, or nothing; nullopt: as usual.
   std::optional<bool> gathers = std::nullopt;
+  std::string resume = {};  ///< SessionOptions::resume of all workers
   /// Makes the transport of server `number`, or of worker `number` − servers. Empty: shared memory.
   std::function<std::shared_ptr<transport::Transport>(std::uint32_t number)> make_transport;
 };

@@ -69,6 +69,21 @@ TEST(DataCursorTest, WhatWasLeftComesFirst) {
   EXPECT_THAT(take(cursor), ElementsAre(ExampleRange{0, 4}, ExampleRange{4, 8}, ExampleRange{8, 10}));
 }
 
+TEST(DataCursorTest, BeginsWhereAnotherOneWas) {
+  Alone alone(Bsp{});
+  DataCursor before(*alone.session, {.examples = 10, .mini_batch = 4});
+  EXPECT_THAT(take(before, 1), ElementsAre(ExampleRange{0, 4}));
+  EXPECT_EQ(before.next_example(), 4U);
+  ASSERT_TRUE(alone.session->clock().ok());
+  DataCursor cursor(*alone.session, {.examples = 10, .mini_batch = 4, .first = before.next_example()});
+  EXPECT_THAT(take(cursor), ElementsAre(ExampleRange{4, 8}, ExampleRange{8, 10}, ExampleRange{0, 4}));
+  EXPECT_EQ(cursor.next_example(), 4U);
+  ASSERT_TRUE(alone.session->clock().ok());
+  DataCursor at_the_end(*alone.session, {.examples = 10, .mini_batch = 4});
+  EXPECT_EQ(take(at_the_end).size(), 3U);
+  EXPECT_EQ(at_the_end.next_example(), 0U);
+}
+
 TEST(DataCursorTest, NoExamplesAreNoMiniBatches) {
   Alone alone(ABsp{});
   DataCursor cursor(*alone.session, {.examples = 0, .mini_batch = 4});
@@ -78,7 +93,7 @@ TEST(DataCursorTest, NoExamplesAreNoMiniBatches) {
 TEST(DataCursorTest, WrongUseIsRefusedAndHarmless) {
   Alone alone(ABsp{});
   for (const DataCursor::Options& options :
-       {DataCursor::Options{.examples = 3, .mini_batch = 0},
+       {DataCursor::Options{.examples = 3, .mini_batch = 0}, DataCursor::Options{.examples = 3, .first = 3},
         DataCursor::Options{.examples = consistency::kMaxExamples + 1}}) {
     DataCursor cursor(*alone.session, options);
     EXPECT_EQ(cursor.next().status().code(), absl::StatusCode::kInvalidArgument);

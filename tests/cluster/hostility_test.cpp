@@ -373,6 +373,12 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       {"hello twice", [](Peer& peer) { say_hello(peer, 1); }},
       {"only a server sends", control(protocol::Welcome{.lanes = 1})},
       {"opens table 7", control(other_table)},
+      {"a checkpoint of clock 5 at clock 0", control(protocol::SaveRows{.clock = 5, .folder = "/tmp"})},
+      {"part 1 of a checkpoint of clock 5 at clock 0",
+       control(protocol::PartSaved{.clock = 5,
+                                   .stage = protocol::PartSaved::Stage::kWritten,
+                                   .is_worker = true,
+                                   .rank = 1})},
       {"table 1 by the name of table 0, \"rows\"", control(second_table)},
       {"no header", [](Peer& peer) { peer.notify(8); }},
       {"4294967295 bytes", [](Peer& peer) { peer.notify(std::numeric_limits<std::uint32_t>::max()); }},
@@ -602,6 +608,9 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       {"a clock board of 64 bytes at 0x4, expected 64 at a multiple of 8", with_board({4, 64, 1}), {}},
       {"ended the iteration of clock 2", welcome, [](Peer& peer) { peer.say(protocol::EndIteration{2}); }},
       {"nobody asked for", welcome, [](Peer& peer) { peer.say(protocol::TableOpened{.table = 5}); }},
+      {"part 0 of a checkpoint", welcome, [](Peer& peer) { peer.say(protocol::PartSaved{.clock = 2}); }},
+      {"part 1 of a checkpoint", welcome,
+       [](Peer& peer) { peer.say(protocol::PartSaved{.clock = 0, .rank = 1}); }},
       {"8 bytes for 10 rows", welcome,
        [](Peer& peer) {
          peer.say(protocol::TableOpened{.table = 0, .shard = {0, 8, 1}});

@@ -90,6 +90,15 @@ struct PossibleFields {
     EXPECT_LE(inspect.text.size(), kMaxNameBytes);
     EXPECT_LE(inspect.keys.size(), kMaxInspectedKeys);
   }
+  void operator()(const SaveRows& save) const {
+    EXPECT_GE(save.clock, 1);
+    EXPECT_TRUE(!save.folder.empty() && save.folder.size() <= kMaxPathBytes);
+  }
+  void operator()(const PartSaved& saved) const {
+    EXPECT_LE(saved.stage, PartSaved::Stage::kWritten);
+    EXPECT_LT(saved.rank, kMaxWorkers);
+    EXPECT_LE(saved.reason.size(), kMaxReasonBytes);
+  }
   void operator()(const Inspected& inspected) const { EXPECT_LE(inspected.words.size(), kMaxInspectedWords); }
 };
 
@@ -98,6 +107,8 @@ TEST(ProtocolFuzz, ControlMessages) {
       1,
       {encode(Hello{.worker = 1, .workers = 4, .pid = 99, .servers = 2, .inbox_bytes = 4096}),
        encode(Welcome{.pid = 7, .lanes = 3, .inbox = {8, 9, 10}}),
+       encode(SaveRows{.clock = 7, .folder = "/saved/ckpt-7.tmp"}),
+       encode(PartSaved{.clock = 7, .is_worker = true, .rank = 1, .code = 8, .reason = "no room"}),
        encode(OpenTable{.table = 3,
                         .value_type = ValueType::kInt32,
                         .rows = 1000,

@@ -5,10 +5,14 @@
 
 #include <map>
 #include <random>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "protocol/count_min.hpp"
+#include "protocol/placement.hpp"
 #include "protocol/random_bits.hpp"
+#include "protocol/sparse_index.hpp"
 
 namespace verbena::protocol {
 namespace {
@@ -51,6 +55,41 @@ TEST(AdmissionTest, NonsenseIsRefused) {
   EXPECT_THAT(error_of("count(least=1.5)"), ::testing::HasSubstr("no whole number"));
   EXPECT_THAT(error_of("probability(p=2)"), ::testing::HasSubstr("expected 0 to 1, found 2"));
   EXPECT_THAT(error_of("always(p=2)"), ::testing::HasSubstr("has no parameter \"p\", but none"));
+}
+
+/// What was counted is counted on by whoever has the keys then, and is refused if anybody has changed it.
+TEST(AdmissionTest, CountsOnFromWhatWasSaved) {
+  const AdmissionRule rule = AdmissionRule::find("count(least=3)", 0).value();
+  Admission first(rule, /*expected=*/1);
+  constexpr Key kKeys = 30'000;
+  for (Key key = 0; key < kKeys; ++key) {
+    for (Key pushes = 0; pushes < key % 3; ++pushes) static_cast<void>(first.admits(key, {}));
+  }
+  const std::vector<std::byte> saved = first.save();
+  constexpr std::uint64_t kHalf = SparsePlacement::kParts / 2;
+  const KeyRange halves[] = {{0, kHalf}, {kHalf, SparsePlacement::kParts}};
+  for (const KeyRange parts : halves) {
+    Admission half(rule, /*expected=*/1'000'000);
+    ASSERT_TRUE(half.load(saved, parts).ok());
+    for (Key key = 0; key < kKeys; ++key) {
+      if (parts.contains(KeyHash(key).part())) {
+        Admission& same = first;
+        EXPECT_EQ(half.admits(key, {}), same.admits(key, {})) << key;
+      } else if (key % 3 == 2) {
+        EXPECT_FALSE(half.admits(key, {})) << "another one's key " << key;
+      }
+    }
+  }
+  Admission other(rule, 1);
+  EXPECT_EQ(other.load(std::span(saved).first(saved.size() - 1), halves[0]).code(),
+            absl::StatusCode::kInvalidArgument);
+  std::vector<std::byte> wrong = saved;
+  wrong[0] = wrong[1] = std::byte{0xff};  // the part
+  EXPECT_EQ(other.load(wrong, halves[0]).code(), absl::StatusCode::kInvalidArgument);
+  // A rule that does not count has no use for it.
+  Admission always(AdmissionRule{}, 1);
+  EXPECT_TRUE(always.load(saved, halves[0]).ok());
+  EXPECT_TRUE(always.save().empty());
 }
 
 TEST(AdmissionTest, CountsPushes) {

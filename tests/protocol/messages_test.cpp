@@ -10,7 +10,7 @@
 namespace verbena::protocol {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -75,7 +75,14 @@ std::vector<ControlMessage> one_of_each() {
           Observed{.server = 1, .servers = 2, .workers = 4, .left = 1, .lanes = 3, .tables = 5, .clock = 77},
           Describe{.table = 3},
           inspect(),
-          Inspected{.rows = 258, .words_left = 9, .words = {1, 2, 3}}};
+          Inspected{.rows = 258, .words_left = 9, .words = {1, 2, 3}},
+          SaveRows{.clock = 77, .folder = "/saved/ckpt-77.tmp"},
+          PartSaved{.clock = 77,
+                    .stage = PartSaved::Stage::kWritten,
+                    .is_worker = true,
+                    .rank = 3,
+                    .code = 8,
+                    .reason = "no room"}};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
@@ -93,7 +100,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: whoever changes the layout must change kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\24\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\25\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
@@ -109,20 +116,56 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
                              .consistency = "asp",
                              .rule = "max",
                              .seed = 5}),
-            "VRBN\24\0\0\0\3\0\0\0\0\0\0\0"
+            "VRBN\25\0\0\0\3\0\0\0\0\0\0\0"
             "\3\0\0\0\2\0\0\0ab\2\1\0\0\0\0\0\0\5\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0asp\3\0\0\0max"
-            "\1\0\0\0\4\0\0\0zero\5\0\0\0\0\0\0\0\6\0\0\0always\5\0\0\0never"s);
+            "\1\0\0\0\4\0\0\0zero\5\0\0\0\0\0\0\0\6\0\0\0always\5\0\0\0never\0\0\0\0"s);
 }
 
 TEST(ControlMessageTest, LayoutOfWhatObserversSayIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(inspect()),
-            "VRBN\24\0\0\0\20\0\0\0\0\0\0\0"
+            "VRBN\25\0\0\0\20\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\2\1\0\0\0\0\0\0\7\0\0\0\0\0\0\0\3\0\0\0top"
             "\2\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(Inspected{.rows = 258, .words_left = 9, .words = {3}}),
-            "VRBN\24\0\0\0\21\0\0\0\0\0\0\0"
+            "VRBN\25\0\0\0\21\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\11\0\0\0\0\0\0\0\1\0\0\0\3\0\0\0\0\0\0\0"s);
+}
+
+TEST(ControlMessageTest, LayoutOfWhatIsSaidOfCheckpointsIsFixed) {
+  using namespace std::string_literals;
+  EXPECT_EQ(encode(SaveRows{.clock = 258, .folder = "/a"}),
+            "VRBN\25\0\0\0\22\0\0\0\0\0\0\0"
+            "\2\1\0\0\0\0\0\0\2\0\0\0/a"s);
+  EXPECT_EQ(encode(PartSaved{.clock = 258,
+                             .stage = PartSaved::Stage::kWritten,
+                             .is_worker = true,
+                             .rank = 3,
+                             .code = 8,
+                             .reason = "b"}),
+            "VRBN\25\0\0\0\23\0\0\0\0\0\0\0"
+            "\2\1\0\0\0\0\0\0\1\0\0\0\1\0\0\0\3\0\0\0\10\0\0\0\1\0\0\0b"s);
+}
+
+/// Folders that are none, or too long, and parts of nobody are refused.
+TEST(ControlMessageTest, WhatIsSaidOfCheckpointsIsBounded) {
+  const auto takes = [](const ControlMessage& message) {
+    return decode_control(bytes_of(encode(message))).ok();
+  };
+  EXPECT_TRUE(takes(SaveRows{.clock = 1, .folder = std::string(kMaxPathBytes, 'f')}));
+  EXPECT_FALSE(takes(SaveRows{.clock = 1, .folder = std::string(kMaxPathBytes + 1, 'f')}));
+  EXPECT_FALSE(takes(SaveRows{.clock = 0, .folder = "f"}));
+  EXPECT_FALSE(takes(SaveRows{.clock = 1, .folder = ""}));
+  EXPECT_FALSE(takes(SaveRows{.clock = 1, .folder = std::string("f\0g", 3)}));
+  EXPECT_FALSE(takes(PartSaved{.stage = static_cast<PartSaved::Stage>(2)}));
+  EXPECT_FALSE(takes(PartSaved{.rank = kMaxWorkers}));
+  OpenTable open = open_table();
+  open.checkpoint = std::string(kMaxPathBytes, 'f');
+  EXPECT_TRUE(takes(open));
+  open.checkpoint += 'f';
+  EXPECT_FALSE(takes(open));
+  open.checkpoint = std::string("f\0g", 3);
+  EXPECT_FALSE(takes(open));
 }
 
 /// Too many keys or words, and text that is too long, are refused, as is a length that the message has not.
@@ -145,13 +188,13 @@ TEST(ControlMessageTest, WhatObserversSayIsBounded) {
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\24\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\25\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\24\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\25\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(PushAnswer{.table = 3, .tag = 258, .records = 9, .moved = {0, 8}}),
-            "VRBN\24\0\0\0\12\0\0\0\0\0\0\0"
+            "VRBN\25\0\0\0\12\0\0\0\0\0\0\0"
             "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 

@@ -49,6 +49,10 @@ bool IntentKeeper::count(Key key) {
 void IntentKeeper::begin(const Keys& keys) {
   // A session that has failed starts no operations: `moving` would refer to one that is gone.
   if (keys.empty() || rows_.is_leaving || !rows_.session.status().ok()) return;
+  if (rows_.session.is_cutting()) {
+    to_tell_.insert(to_tell_.end(), keys.begin(), keys.end());
+    return;
+  }
   auto localize = std::make_shared<Localize>(rows_, Localize::Why::kIntent);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i + base::kKeysAhead < keys.size()) {
@@ -84,6 +88,7 @@ void IntentKeeper::on_alone(Key key) {
 }
 
 void IntentKeeper::begin_alone() {
+  if (rows_.session.is_cutting()) return;
   begin(std::exchange(alone_, {}));
 }
 

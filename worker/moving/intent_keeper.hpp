@@ -54,7 +54,7 @@ class IntentKeeper {
   Intents intents_;
   LeadTime lead_;
   ToldIntents told_;
-  Keys to_tell_;  ///< keys to announce at the next clock: they are being localized
+  Keys to_tell_;  ///< keys to announce at the next clock: they are being localized, or none may move now
   Keys alone_;    ///< keys to be asked for once more
 };
 

@@ -53,7 +53,7 @@ class Localize final : public MovingOperation {
 
   /// A row that is on its way here must arrive; otherwise nobody finds it.
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
-    return milestone == Milestone::kLeaving;
+    return milestone == Milestone::kCut || milestone == Milestone::kLeaving;
   }
 
   [[nodiscard]] bool is_intent() const { return why_ == Why::kIntent; }

@@ -1,0 +1,125 @@
+#include "server/saving.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/return_if_error.hpp"
+#include "checkpoint/part_description.hpp"
+
+namespace verbena::server {
+
+namespace {
+
+/// How much is written before the writer looks whether it is still wanted.
+constexpr std::uint64_t kBytesAtOnce = std::uint64_t{16} << 20;
+constexpr std::string_view kCounts = "admission/";
+
+}  // namespace
+
+// ---- the cut
+
+SavedRows& Cut::Place::table(std::uint32_t number) {
+  if (tables.size() <= number) {
+    tables.resize(number + 1);
+    are_used.resize(number + 1);
+  }
+  are_used[number] = true;
+  return tables[number];
+}
+
+void Cut::begin(consistency::Clock clock) {
+  clock_ = clock;
+  const auto reset = [](Place& place) {
+    std::fill(place.are_used.begin(), place.are_used.end(), false);
+    place.status = absl::OkStatus();
+  };
+  std::for_each(lanes_.begin(), lanes_.end(), reset);
+  reset(server_);
+  left_.store(lanes_.size() + 1, std::memory_order_relaxed);
+}
+
+void Cut::lane_is_done(std::uint32_t lane, absl::Status status) {
+  place_is_done(lanes_[lane], std::move(status));
+}
+
+void Cut::server_is_done(absl::Status status) {
+  place_is_done(server_, std::move(status));
+}
+
+void Cut::place_is_done(Place& place, absl::Status status) {
+  place.status = std::move(status);
+  // Release, and acquire for the others' places: who sees 0 sees all copies.
+  left_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+std::string counts_name(std::uint32_t table, checkpoint::NumberRange parts) {
+  return fmt::format("{}{}/{}-{}", kCounts, table, parts.first, parts.end);
+}
+
+std::optional<std::uint32_t> table_of_counts(std::string_view name) {
+  if (!name.starts_with(kCounts)) return std::nullopt;
+  name.remove_prefix(kCounts.size());
+  std::uint32_t table = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), table);
+  if (error != std::errc() || end == name.data() + name.size() || *end != '/') return std::nullopt;
+  return table;
+}
+
+// ---- the files
+
+Saving::Saving(std::uint32_t server, std::uint32_t lanes, std::function<void()> wake)
+    : server_(server), wake_(std::move(wake)), cut_(std::make_shared<Cut>(lanes)) {}
+
+Saving::~Saving() {
+  gives_up_.store(true, std::memory_order_relaxed);
+}
+
+absl::Status Saving::begin(const protocol::SaveRows& save) {
+  auto writer = checkpoint::PartWriter::create(checkpoint::host_file_system(), save.folder,
+                                               static_cast<std::uint64_t>(save.clock),
+                                               {.name = fmt::format("server-{}", server_)});
+  if (!writer.ok()) return writer.status();
+  writer_ = std::make_unique<checkpoint::PartWriter>(*std::move(writer));
+  folder_ = save.folder;
+  cut_->begin(save.clock);
+  return absl::OkStatus();
+}
+
+std::optional<protocol::PartSaved> Saving::step() {
+  if (!is_under_way() || !cut_->is_taken()) return std::nullopt;
+  if (!writing_.is_under_way()) writing_.begin([this] { return write(); }, wake_);
+  if (!writing_.has_ended()) return std::nullopt;
+  const absl::Status status = writing_.take();
+  writer_.reset();
+  return protocol::PartSaved{.clock = cut_->clock(),
+                             .stage = protocol::PartSaved::Stage::kWritten,
+                             .is_worker = false,
+                             .rank = server_,
+                             .code = static_cast<std::uint32_t>(status.code()),
+                             .reason = std::string(status.message())};
+}
+
+absl::Status Saving::write() {
+  const absl::Status added = cut_->for_each([&](std::uint32_t table, const SavedRows& saved) -> absl::Status {
+    const std::uint64_t at_once =
+        std::max<std::uint64_t>(kBytesAtOnce / std::max<std::size_t>(saved.row_bytes(), 1), 1);
+    for (std::uint64_t first = 0; first < saved.rows; first += at_once) {
+      if (gives_up_.load(std::memory_order_relaxed)) return absl::CancelledError("the server ends");
+      const std::vector<checkpoint::Column> columns =
+          saved.columns(first, std::min(at_once, saved.rows - first));
+      RETURN_IF_ERROR(saved.are_scattered ? writer_->add_scattered_rows(table, saved.numbers, columns)
+                                          : writer_->add_rows(table, saved.numbers.first + first, columns));
+    }
+    if (saved.counts.empty()) return absl::OkStatus();
+    return writer_->add_blob(counts_name(table, saved.numbers), saved.counts);
+  });
+  RETURN_IF_ERROR(added);
+  const absl::StatusOr<checkpoint::Part> part = writer_->finish();
+  if (!part.ok()) return part.status();
+  return checkpoint::describe_part(checkpoint::host_file_system(), folder_, *part);
+}
+
+}  // namespace verbena::server

@@ -1,0 +1,303 @@
+#include "worker/checkpointing.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/return_if_error.hpp"
+#include "checkpoint/part_description.hpp"
+#include "checkpoint/part_writer.hpp"
+#include "protocol/saved_table.hpp"
+#include "worker/options.hpp"
+#include "worker/session_core.hpp"
+#include "worker/table_core.hpp"
+
+namespace verbena {
+namespace worker {
+
+namespace {
+
+std::string part_name(std::uint32_t rank) {
+  return fmt::format("worker-{}", rank);
+}
+
+/// A worker's part: its state as one blob of the part's name.
+absl::Status write_part(const std::string& folder, consistency::Clock clock, std::uint32_t rank,
+                        const std::vector<std::byte>& state) {
+  auto writer = checkpoint::PartWriter::create(checkpoint::host_file_system(), folder,
+                                               static_cast<std::uint64_t>(clock), {.name = part_name(rank)});
+  if (!writer.ok()) return writer.status();
+  RETURN_IF_ERROR(writer->add_blob(part_name(rank), state));
+  const absl::StatusOr<checkpoint::Part> part = writer->finish();
+  if (!part.ok()) return part.status();
+  return checkpoint::describe_part(checkpoint::host_file_system(), folder, *part);
+}
+
+std::vector<std::string> part_names(std::size_t servers, std::uint32_t workers) {
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < servers; ++rank) names.push_back(fmt::format("server-{}", rank));
+  for (std::uint32_t rank = 0; rank < workers; ++rank) names.push_back(part_name(rank));
+  return names;
+}
+
+/// `status`: whether all parts are there.
+absl::Status commit(const CheckpointOptions& options, const checkpoint::Manifest& manifest,
+                    const std::vector<std::string>& parts, absl::Status status) {
+  checkpoint::Folder folder(checkpoint::host_file_system(), options.folder);
+  if (status.ok()) status = folder.commit(manifest, parts);
+  if (status.ok()) return folder.keep(options.keep);
+  // Why it failed is what counts, and not that it could not be cleared away.
+  static_cast<void>(folder.discard(manifest.clock));
+  return status;
+}
+
+}  // namespace
+
+bool Checkpointing::is_first() const {
+  return session_.options().rank == 0;
+}
+
+// ---- resuming
+
+absl::Status Checkpointing::resume(const std::string& path) {
+  absl::StatusOr<checkpoint::Reader> reader = checkpoint::Reader::open(checkpoint::host_file_system(), path);
+  if (!reader.ok()) return reader.status();
+  resumed_ = *std::move(reader);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<std::vector<std::byte>>> Checkpointing::resumed_state() const {
+  if (!resumed_) return std::nullopt;
+  absl::StatusOr<std::vector<std::byte>> state = resumed_->read_blob(part_name(session_.options().rank));
+  if (!state.ok()) return state.status();
+  return *std::move(state);
+}
+
+// ---- saving
+
+absl::Status Checkpointing::check(const CheckpointOptions& options) const {
+  // The servers get a longer path.
+  constexpr std::size_t kMostBytes = protocol::kMaxPathBytes - 64;
+  if (options.folder.empty() || options.folder.size() > kMostBytes ||
+      options.folder.find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError(
+        fmt::format("a checkpoint's folder: expected a path of 1 to {} bytes, found {}", kMostBytes,
+                    options.folder.size()));
+  }
+  if (options.keep == 0)
+    return absl::InvalidArgumentError("checkpoints to keep: expected 1 or more, found 0");
+  if (session_.rows_held() > 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("worker {} holds {} rows, which a checkpoint needs: release() them before",
+                    session_.options().rank, session_.rows_held()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpointing::save(const CheckpointOptions& options, std::vector<std::byte> state) {
+  RETURN_IF_ERROR(check(options));
+  RETURN_IF_ERROR(session_.wait_until([&] { return !is_under_way(); }, session_.options().clock_timeout_ms,
+                                      [] { return std::string("the last checkpoint to be written"); }));
+  const consistency::Clock clock = session_.current_clock() + 1;
+  options_ = options;
+  clock_ = clock;
+  is_cut_ = false;
+  if (is_first()) RETURN_IF_ERROR(begin(options, clock));
+  RETURN_IF_ERROR(session_.barrier_for_cut());
+  is_cut_ = true;
+  write_own_part(std::move(state));
+  return absl::OkStatus();
+}
+
+/// Worker 0 makes the folder, and waits until all servers expect the cut. Errors are the session's.
+absl::Status Checkpointing::begin(const CheckpointOptions& options, consistency::Clock clock) {
+  const std::size_t servers = session_.options().servers.size();
+  whole_ = {.servers_ready = std::vector<bool>(servers),
+            .servers_written = std::vector<bool>(servers),
+            .workers_written = std::vector<bool>(session_.options().workers),
+            .status = absl::OkStatus()};
+  checkpoint::Folder folder(checkpoint::host_file_system(), options.folder);
+  const absl::StatusOr<std::string> made = folder.begin(static_cast<std::uint64_t>(clock));
+  whole_.status = made.status();
+  whole_.has_begun = made.ok();
+  if (!made.ok()) return absl::OkStatus();
+  note_dead_servers();
+  session_.tell_all(protocol::SaveRows{.clock = clock, .folder = *made});
+  return session_.wait_until(
+      [&] { return std::all_of(whole_.servers_ready.begin(), whole_.servers_ready.end(), std::identity()); },
+      session_.options().timeout_ms,
+      [&] {
+        const auto missing = std::find(whole_.servers_ready.begin(), whole_.servers_ready.end(), false);
+        return fmt::format("server {} to begin a checkpoint", missing - whole_.servers_ready.begin());
+      });
+}
+
+/// A job that outlives servers goes on without checkpoints: their rows are missing.
+void Checkpointing::note_dead_servers() {
+  if (!is_first() || !whole_.has_begun) return;
+  for (const std::unique_ptr<ServerLink>& link : session_.links()) {
+    if (!link->is_dead || whole_.servers_written[link->server]) continue;
+    whole_.servers_ready[link->server] = true;
+    note(whole_.servers_written, {.clock = clock_,
+                                  .rank = link->server,
+                                  .code = static_cast<std::uint32_t>(absl::StatusCode::kUnavailable),
+                                  .reason = "is gone"});
+  }
+}
+
+void Checkpointing::write_own_part(std::vector<std::byte> state) {
+  if (is_first() && !whole_.has_begun) return commit_if_complete();
+  const std::string path = checkpoint::Folder(checkpoint::host_file_system(), options_.folder)
+                               .unfinished_path(static_cast<std::uint64_t>(clock_));
+  part_.begin([path, clock = clock_, rank = session_.options().rank,
+               state = std::move(state)] { return write_part(path, clock, rank, state); },
+              [this] { session_.wake(); });
+}
+
+void Checkpointing::poll() {
+  if (!is_under_way()) return;
+  note_dead_servers();
+  if (part_.is_under_way() && part_.has_ended()) end_own_part(part_.take());
+  if (commit_.is_under_way() && commit_.has_ended()) end(commit_.take());
+}
+
+void Checkpointing::end_own_part(const absl::Status& status) {
+  const protocol::PartSaved saved{.clock = clock_,
+                                  .stage = protocol::PartSaved::Stage::kWritten,
+                                  .is_worker = true,
+                                  .rank = session_.options().rank,
+                                  .code = static_cast<std::uint32_t>(status.code()),
+                                  .reason = std::string(status.message())};
+  if (is_first()) return note(whole_.workers_written, saved);
+  session_.tell_server_0(saved);
+  end(status);
+}
+
+absl::Status Checkpointing::on_part_saved(std::uint32_t server, const protocol::PartSaved& saved) {
+  const bool is_ready = saved.stage == protocol::PartSaved::Stage::kReady;
+  const SessionOptions& options = session_.options();
+  const bool is_possible = saved.is_worker
+                               ? server == 0 && !is_ready && saved.rank > 0 && saved.rank < options.workers
+                               : saved.rank == server;
+  if (!is_first() || !is_possible || saved.clock > session_.current_clock() + 1)
+    return absl::InvalidArgumentError(fmt::format("tells of part {} of a checkpoint", saved.rank));
+  // Workers do not hear that a checkpoint could not begin, and have tried to write their parts of it.
+  if (saved.clock != clock_ || !whole_.has_begun) return absl::OkStatus();
+  note(is_ready          ? whole_.servers_ready
+       : saved.is_worker ? whole_.workers_written
+                         : whole_.servers_written,
+       saved);
+  // A server that cannot begin writes nothing.
+  if (is_ready && saved.code != 0) whole_.servers_written[saved.rank] = true;
+  return absl::OkStatus();
+}
+
+void Checkpointing::note(std::vector<bool>& parts, const protocol::PartSaved& saved) {
+  parts[saved.rank] = true;
+  if (saved.code != 0 && whole_.status.ok()) {
+    whole_.status = absl::Status(
+        static_cast<absl::StatusCode>(saved.code),
+        fmt::format("{} {}: {}", saved.is_worker ? "worker" : "server", saved.rank, saved.reason));
+  }
+  commit_if_complete();
+}
+
+/// All processes have written their parts, or have said that they cannot: one that still writes could come
+/// into the way of the next checkpoint.
+void Checkpointing::commit_if_complete() {
+  const auto all = [](const std::vector<bool>& parts) {
+    return std::all_of(parts.begin(), parts.end(), std::identity());
+  };
+  if (!is_cut_ || commit_.is_under_way()) return;
+  if (whole_.has_begun && (!all(whole_.servers_written) || !all(whole_.workers_written))) return;
+  commit_.begin(
+      [options = options_, manifest = manifest(), status = whole_.status,
+       parts = part_names(whole_.servers_written.size(), session_.options().workers)] {
+        return commit(options, manifest, parts, status);
+      },
+      [this] { session_.wake(); });
+}
+
+checkpoint::Manifest Checkpointing::manifest() const {
+  checkpoint::Manifest manifest{
+      .clock = static_cast<std::uint64_t>(clock_), .written = {}, .program = VERBENA_VERSION};
+  manifest.options = {{"workers", session_.options().workers},
+                      {"servers", session_.options().servers.size()},
+                      {"notes", options_.notes}};
+  for (const std::unique_ptr<TableCore>& table : session_.tables()) {
+    if (!saves(table->options().name)) continue;
+    const protocol::OpenTable open = to_wire(table->number(), table->options(), table->value_type());
+    manifest.tables.push_back(
+        {.number = open.table, .name = open.name, .description = protocol::description_of(open)});
+  }
+  return manifest;
+}
+
+void Checkpointing::end(const absl::Status& status) {
+  last_ = status;
+  if (is_first() && status.ok()) {
+    spdlog::info("checkpoint {}/ckpt-{} is written", options_.folder, clock_);
+  } else if (is_first()) {
+    spdlog::warn("no checkpoint of clock {} was written; training goes on: {}", clock_,
+                 std::string(status.message()));
+  }
+  clock_ = 0;
+}
+
+absl::Status Checkpointing::finish() {
+  RETURN_IF_ERROR(session_.wait_until([&] { return !is_under_way(); }, session_.options().clock_timeout_ms,
+                                      [] { return std::string("a checkpoint to be written"); }));
+  return last_;
+}
+
+}  // namespace worker
+
+// ---- what there is in folders
+
+namespace {
+
+CheckpointSummary summary_of(const checkpoint::Reader& reader) {
+  const checkpoint::Manifest& manifest = reader.manifest();
+  CheckpointSummary summary{
+      .clock = static_cast<std::int64_t>(manifest.clock), .path = reader.path(), .written = manifest.written};
+  // Whoever has written the manifest may have put anything there.
+  const nlohmann::json& options = manifest.options;
+  const auto count = [&](const char* name) -> std::uint32_t {
+    const auto found = options.find(name);
+    return found != options.end() && found->is_number_unsigned() ? found->get<std::uint32_t>() : 0;
+  };
+  summary.workers = count("workers");
+  summary.servers = count("servers");
+  if (const auto notes = options.find("notes"); notes != options.end() && notes->is_object()) {
+    for (const auto& [name, note] : notes->items()) {
+      if (note.is_string()) summary.notes.emplace(name, note.get<std::string>());
+    }
+  }
+  return summary;
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointSummary> newest_checkpoint(const std::string& folder,
+                                                    std::vector<std::string>* damaged) {
+  absl::StatusOr<checkpoint::Folder::Newest> newest =
+      checkpoint::Folder(checkpoint::host_file_system(), folder).newest_valid();
+  if (!newest.ok()) return newest.status();
+  for (const checkpoint::Folder::Damaged& one : newest->passed_over) {
+    if (damaged != nullptr) damaged->push_back(fmt::format("{}: {}", one.name, one.reason));
+  }
+  return summary_of(newest->reader);
+}
+
+absl::StatusOr<CheckpointSummary> read_checkpoint(const std::string& path) {
+  const absl::StatusOr<checkpoint::Reader> reader =
+      checkpoint::Reader::open(checkpoint::host_file_system(), path);
+  if (!reader.ok()) return reader.status();
+  return summary_of(*reader);
+}
+
+}  // namespace verbena

@@ -1,0 +1,90 @@
+// A session's side of checkpoints (Session::checkpoint()): this worker's part, and on worker 0 all that the
+// job's checkpoint is made of. docs/checkpoints.md
+//
+// Worker 0 makes the folder, and tells the servers that there will be a cut (server/saving.hpp). In the
+// barrier that follows, servers copy their rows. Then every process writes its part, in a thread of its own,
+// and worker 0 hears of each: from servers, and through server 0 from workers. When all are written, it
+// writes the manifest, also in a thread, and only then is there a checkpoint.
+//
+// A checkpoint that cannot be written is not the job's end: its parts are thrown away, and training goes on.
+//
+// Thread safety: none; belongs to its session.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/errand.hpp"
+#include "checkpoint/folder.hpp"
+#include "checkpoint/reader.hpp"
+#include "consistency/rules.hpp"
+#include "protocol/messages.hpp"
+#include <verbena/session.hpp>
+
+namespace verbena::worker {
+
+class SessionCore;
+
+class Checkpointing {
+ public:
+  explicit Checkpointing(SessionCore& session) : session_(session) {}
+
+  /// Whether a table of this name is in checkpoints: not those that a session opens for itself.
+  [[nodiscard]] static bool saves(const std::string& table) { return !table.starts_with("verbena."); }
+  /// Opens the checkpoint that the session goes on from. Errors: checkpoint::Reader::open().
+  absl::Status resume(const std::string& path);
+  /// nullptr: it does not go on from one.
+  [[nodiscard]] const checkpoint::Reader* resumed() const { return resumed_ ? &*resumed_ : nullptr; }
+  /// Session::resumed_state().
+  [[nodiscard]] absl::StatusOr<std::optional<std::vector<std::byte>>> resumed_state() const;
+
+  /// Session::checkpoint().
+  absl::Status save(const CheckpointOptions& options, std::vector<std::byte> state);
+  /// Session::finish_checkpoint().
+  absl::Status finish();
+
+  // ---- what the session calls
+  /// In each poll.
+  void poll();
+  absl::Status on_part_saved(std::uint32_t server, const protocol::PartSaved& saved);
+
+ private:
+  /// On worker 0: what it knows of the checkpoint that is being made.
+  struct Whole {
+    bool has_begun = false;  ///< there is a folder for it, and servers were asked
+    std::vector<bool> servers_ready;
+    // Those that have ended, well or not.
+    std::vector<bool> servers_written;
+    std::vector<bool> workers_written;
+    absl::Status status;  ///< the first error
+  };
+
+  [[nodiscard]] bool is_first() const;
+  [[nodiscard]] bool is_under_way() const { return clock_ != 0; }
+  absl::Status check(const CheckpointOptions& options) const;
+  absl::Status begin(const CheckpointOptions& options, consistency::Clock clock);
+  void note_dead_servers();
+  void write_own_part(std::vector<std::byte> state);
+  void end_own_part(const absl::Status& status);
+  void note(std::vector<bool>& parts, const protocol::PartSaved& saved);
+  void commit_if_complete();
+  [[nodiscard]] checkpoint::Manifest manifest() const;
+  void end(const absl::Status& status);
+
+  SessionCore& session_;
+  std::optional<checkpoint::Reader> resumed_;
+  CheckpointOptions options_;     ///< of the checkpoint that is being made
+  consistency::Clock clock_ = 0;  ///< of it; 0: there is none
+  bool is_cut_ = false;           ///< its barrier is over
+  base::Errand part_;
+  base::Errand commit_;  ///< worker 0's
+  Whole whole_;
+  absl::Status last_;  ///< how the last one ended
+};
+
+}  // namespace verbena::worker
