@@ -5,6 +5,7 @@
 #include "apps/lda/lda.hpp"
 #include "apps/mf/mf.hpp"
 #include "apps/program/bench_command.hpp"
+#include "apps/program/checkpoint_command.hpp"
 #include "apps/program/commands.hpp"
 #include "apps/program/doctor_command.hpp"
 #include "apps/program/experiment_command.hpp"
@@ -27,8 +28,8 @@ std::vector<std::unique_ptr<Application>> make_applications() {
 }
 
 std::vector<AddCommand> make_commands() {
-  return {add_generate_command, add_experiment_command, add_table_command, add_bench_command,
-          add_doctor_command};
+  return {add_generate_command,   add_experiment_command, add_table_command,
+          add_checkpoint_command, add_bench_command,      add_doctor_command};
 }
 
 }  // namespace verbena::apps
