@@ -27,6 +27,8 @@ class App;
 
 namespace verbena::apps {
 
+class Checkpoints;  // apps/resuming/checkpoints.hpp
+
 /// Where a worker (or the plain loop) reports to. Provided by the launcher.
 class Reporter {
  public:
@@ -44,8 +46,11 @@ struct WorkerContext {
   Session& session;
   ConsistencyModel consistency;  ///< for the application's tables
   Reporter& reporter;
-  const std::atomic<bool>& stop;  ///< Ctrl-C: return CANCELLED at the next convenient place, writing nothing
-  TrainingWatch& watch;           ///< to be told of each mini-batch and clock
+  /// Ctrl-C: return CANCELLED at the next convenient place, writing nothing. Not set where the training is to
+  /// be saved first: Checkpoints::after_iteration() then ends it.
+  const std::atomic<bool>& stop;
+  TrainingWatch& watch;      ///< to be told of each mini-batch and clock
+  Checkpoints& checkpoints;  ///< to be told of each iteration, by applications that can be resumed
 };
 
 struct BaselineContext {
@@ -104,6 +109,15 @@ class Application {
   [[nodiscard]] virtual absl::Status check_baseline() const { return absl::OkStatus(); }
 
   [[nodiscard]] virtual std::int64_t iterations() const = 0;
+
+  /// Whether its training can be saved, and gone on with, with the given options. By default it cannot.
+  [[nodiscard]] virtual bool can_be_resumed() const { return false; }
+  /// Whether a run that goes on from a checkpoint may have another value of this option, without dashes: it
+  /// must not change what is done with what was saved. Files that are read are compared by their bytes, and
+  /// those that are written may have other names; neither is asked for here.
+  [[nodiscard]] virtual bool may_change_on_resume(std::string_view option) const {
+    return option == "iterations" || option == "evaluate-every" || option == "top-words";
+  }
 
   /// Computes the objectives, by name, from the sums over all workers.
   [[nodiscard]] virtual std::map<std::string, double> objectives(

@@ -61,7 +61,8 @@ void visit_members(Role& role, const Visit& visit) {
 LaunchLetter parse_letter(const std::string& text) {
   const nlohmann::json object = nlohmann::json::parse(text);
   LaunchLetter letter{.report_to = object.at("report_to").get<int>(),
-                      .rendezvous = object.at("rendezvous").get<int>()};
+                      .rendezvous = object.at("rendezvous").get<int>(),
+                      .stop_word = object.at("stop_word").get<int>()};
   if (!object.contains("program")) return letter;
   visit_members(letter.program.emplace(), [&](const char* name, auto& member) {
     member = object.at("program").at(name).get<std::remove_reference_t<decltype(member)>>();
@@ -78,6 +79,7 @@ absl::StatusOr<LaunchLetter> read_letter(int descriptor) {
     const LaunchLetter letter = parse_letter(text);
     keep_to_myself(letter.report_to);
     keep_to_myself(letter.rendezvous);
+    keep_to_myself(letter.stop_word);
     return letter;
   } catch (const nlohmann::json::exception&) {
     return absl::InvalidArgumentError("the launcher's letter cannot be read: two versions of Verbena?");
@@ -94,7 +96,8 @@ absl::StatusOr<int> write_letter(const LaunchLetter& letter) {
   };
   const int descriptor = ::memfd_create(kLetterName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return failed(descriptor, errno);
-  nlohmann::json text = {{"report_to", letter.report_to}, {"rendezvous", letter.rendezvous}};
+  nlohmann::json text = {
+      {"report_to", letter.report_to}, {"rendezvous", letter.rendezvous}, {"stop_word", letter.stop_word}};
   if (letter.program)
     visit_members(*letter.program,
                   [&](const char* name, const auto& member) { text["program"][name] = member; });

@@ -40,6 +40,11 @@ absl::StatusOr<BlockTableParameters> BlockTableParameters::open(Session& session
       {.name = std::string(kPasses), .rows = session.workers(), .width = kPassNumbers, .consistency = Asp{}});
   if (!passes.ok()) return passes.status();
   parameters.passes_ = *passes;
+  // Of a session that goes on from a checkpoint: what this worker has pushed before.
+  const std::uint32_t rank = session.rank();
+  std::vector<double> pushed(kPassNumbers);
+  RETURN_IF_ERROR(parameters.passes_.pull(KeyRange{rank, rank + 1}, pushed));
+  parameters.pushed_ = {pushed[0], pushed[1], pushed[2]};
   RETURN_IF_ERROR(parameters.open_scores());
   return parameters;
 }

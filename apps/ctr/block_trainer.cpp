@@ -6,14 +6,28 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "apps/divergence.hpp"
+#include "apps/resuming/saved_state.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps::ctr {
 
 namespace {
+
+// What is saved.
+constexpr const char* kSavedWeights = "weights";
+constexpr const char* kSavedTrusts = "trusts";
+constexpr const char* kSavedActive = "active";
+constexpr const char* kSavedScores = "scores";
+constexpr const char* kSavedNumbers = "numbers";  // threshold_, objective_, fall_
+constexpr const char* kSavedLooksAtAll = "looks_at_all";
+constexpr const char* kSavedConverged = "has_converged";
+constexpr const char* kSavedPushed = "pushed";
+constexpr const char* kSavedPassed = "passed";
 
 constexpr double kNoThreshold = 1e20;
 constexpr double kMostCurvature = 0.25;  // of a logistic loss, by its score
@@ -48,24 +62,86 @@ double BlockTrainer::share_pushed() const {
   return passed_ == 0 ? 0 : static_cast<double>(pushed_) / static_cast<double>(passed_);
 }
 
-absl::Status BlockTrainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
-  if (!options_.is_fresh) RETURN_IF_ERROR(read_weights());
-  bool all_are_active = true;
-  for (std::int64_t pass = 1; pass <= options_.most_passes && !has_converged_; ++pass) {
-    if (pass == options_.most_passes) all_are_active = true;
+absl::Status BlockTrainer::run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints) {
+  if (const nlohmann::json* const saved = checkpoints.resumed()) {
+    RETURN_IF_ERROR(restore(*saved));
+    checkpoints.forget_resumed();
+  } else if (!options_.is_fresh) {
+    RETURN_IF_ERROR(read_weights());
+  }
+  for (std::int64_t pass = checkpoints.first_iteration(); pass <= options_.most_passes && !has_converged_;
+       ++pass) {
+    const bool all_are_active = looks_at_all_ || pass == options_.most_passes;
     if (all_are_active) activate_all();
     IterationReport report{.iteration = pass};
     RETURN_IF_ERROR(run_pass(report, stop));
     // If it rises, because what was under way at the same time went together, that is no end.
     const bool hardly_falls = fall_ >= 0 && fall_ <= options_.tolerance;
     has_converged_ = hardly_falls && (all_are_active || options_.kkt_ratio == 0);
-    all_are_active = hardly_falls;
+    looks_at_all_ = hardly_falls;
     const bool is_last = has_converged_ || pass == options_.most_passes;
     if (options_.has_test && (is_last || pass % options_.test_every == 0))
       RETURN_IF_ERROR(evaluation_.run(report.sums, stop));
     reporter.iteration(report);
+    RETURN_IF_ERROR(checkpoints.after_iteration(pass, is_last, [this] { return state(); }));
   }
   return stop.load(std::memory_order_relaxed) ? absl::CancelledError("stopped") : absl::OkStatus();
+}
+
+nlohmann::json BlockTrainer::state() const {
+  std::vector<float> weights;
+  std::vector<float> trusts;
+  std::vector<std::uint8_t> active;
+  for (const Column& column : columns_) {
+    weights.push_back(column.weight);
+    trusts.push_back(column.trust);
+    active.push_back(column.is_active ? 1 : 0);
+  }
+  const std::vector<double> numbers = {threshold_, objective_, fall_};
+  nlohmann::json state = nlohmann::json::object();
+  state[kSavedWeights] = saved_array(std::span(weights));
+  state[kSavedTrusts] = saved_array(std::span(trusts));
+  state[kSavedActive] = saved_array(std::span(active));
+  state[kSavedScores] = saved_array(std::span(scores_));
+  state[kSavedNumbers] = saved_array(std::span(numbers));
+  state[kSavedLooksAtAll] = looks_at_all_;
+  state[kSavedConverged] = has_converged_;
+  state[kSavedPushed] = pushed_;
+  state[kSavedPassed] = passed_;
+  return state;
+}
+
+absl::Status BlockTrainer::restore(const nlohmann::json& saved) {
+  const SavedState state(saved);
+  const auto weights = state.array<float>(kSavedWeights, columns_.size());
+  if (!weights.ok()) return weights.status();
+  const auto trusts = state.array<float>(kSavedTrusts, columns_.size());
+  if (!trusts.ok()) return trusts.status();
+  const auto active = state.array<std::uint8_t>(kSavedActive, columns_.size());
+  if (!active.ok()) return active.status();
+  absl::StatusOr<std::vector<double>> scores = state.array<double>(kSavedScores, scores_.size());
+  if (!scores.ok()) return scores.status();
+  const auto numbers = state.array<double>(kSavedNumbers, 3);
+  if (!numbers.ok()) return numbers.status();
+  const absl::StatusOr<bool> looks_at_all = state.flag(kSavedLooksAtAll);
+  if (!looks_at_all.ok()) return looks_at_all.status();
+  const absl::StatusOr<bool> has_converged = state.flag(kSavedConverged);
+  if (!has_converged.ok()) return has_converged.status();
+  const absl::StatusOr<std::uint64_t> pushed = state.whole_number(kSavedPushed);
+  if (!pushed.ok()) return pushed.status();
+  const absl::StatusOr<std::uint64_t> passed = state.whole_number(kSavedPassed);
+  if (!passed.ok()) return passed.status();
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    columns_[i] = {.weight = (*weights)[i], .trust = (*trusts)[i], .is_active = (*active)[i] != 0};
+  scores_ = *std::move(scores);
+  threshold_ = (*numbers)[0];
+  objective_ = (*numbers)[1];
+  fall_ = (*numbers)[2];
+  looks_at_all_ = *looks_at_all;
+  has_converged_ = *has_converged;
+  pushed_ = *pushed;
+  passed_ = *passed;
+  return absl::OkStatus();
 }
 
 /// Those that training starts from.

@@ -24,6 +24,7 @@
 #include "apps/ctr/block_parameters.hpp"
 #include "apps/ctr/columns.hpp"
 #include "apps/ctr/evaluation.hpp"
+#include "apps/resuming/checkpoints.hpp"
 
 namespace verbena::apps::ctr {
 
@@ -52,8 +53,9 @@ class BlockTrainer {
   BlockTrainer(const BlockOptions& options, const Columns& columns, std::uint32_t blocks,
                BlockParameters& parameters, Evaluation& evaluation, bool is_first);
 
-  /// CANCELLED when `stop` is set; diverged() when the model has diverged.
-  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
+  /// CANCELLED when `stop` is set, and from `checkpoints`; diverged() when the model has diverged. DATA_LOSS:
+  /// what was saved cannot be of these columns.
+  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints);
 
   /// Of the keys of all passes, the share for which gradients were pushed.
   [[nodiscard]] double share_pushed() const;
@@ -72,6 +74,9 @@ class BlockTrainer {
     bool is_active = true;
   };
 
+  /// Between passes, when no block is under way.
+  [[nodiscard]] nlohmann::json state() const;
+  absl::Status restore(const nlohmann::json& saved);
   absl::Status read_weights();
   absl::Status run_pass(IterationReport& report, const std::atomic<bool>& stop);
   absl::Status push_block(std::uint32_t block);
@@ -94,6 +99,7 @@ class BlockTrainer {
   double violation_ = 0;        ///< of this pass
   double objective_ = 0;        ///< after the newest pass
   double fall_ = 0;             ///< of the objective in it, as a share of it
+  bool looks_at_all_ = true;    ///< in the next pass
   bool has_converged_ = false;
   std::uint64_t pushed_ = 0;  ///< keys
   std::uint64_t passed_ = 0;  ///< keys, pushed or not

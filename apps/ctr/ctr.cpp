@@ -17,6 +17,7 @@
 #include "apps/ctr/worker_run.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/enough_memory.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
@@ -49,6 +50,11 @@ class ClickThrough final : public Application {
   [[nodiscard]] std::int64_t iterations() const override {
     if (!options_.trains()) return 0;
     return options_.has_blocks() ? options_.chosen_passes() : options_.chosen_passes() * kPartsOfPass;
+  }
+
+  [[nodiscard]] bool can_be_resumed() const override { return options_.trains(); }
+  [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
+    return option == "passes" || option == "test-every";
   }
 
   void add_options(CLI::App& command) override { options_.add_to(command); }
@@ -125,7 +131,8 @@ absl::Status ClickThrough::run_as_worker(WorkerContext& context) const {
   const WorkerRun run{.options = options_,
                       .member = {session.rank(), session.workers()},
                       .reporter = context.reporter,
-                      .stop = context.stop};
+                      .stop = context.stop,
+                      .checkpoints = context.checkpoints};
   if (!options_.trains()) return use_loaded(run);
   const absl::StatusOr<Input> input = load_input(run);
   if (!input.ok()) return input.status();
@@ -143,7 +150,12 @@ absl::Status ClickThrough::run_as_worker(WorkerContext& context) const {
 }
 
 absl::Status ClickThrough::run_alone(BaselineContext& context) const {
-  const WorkerRun run{.options = options_, .member = {}, .reporter = context.reporter, .stop = context.stop};
+  Checkpoints none;
+  const WorkerRun run{.options = options_,
+                      .member = {},
+                      .reporter = context.reporter,
+                      .stop = context.stop,
+                      .checkpoints = none};
   if (!options_.trains()) return use_loaded(run);
   const absl::StatusOr<Input> input = load_input(run);
   if (!input.ok()) return input.status();

@@ -213,7 +213,11 @@ absl::Status check_all_have_read_the_same(Session& session, const Input& input) 
     return std::vector<std::int64_t>{static_cast<std::int64_t>(train), static_cast<std::int64_t>(test)};
   };
   const std::vector<std::int64_t> own = counts(input.train_examples, input.test_examples);
-  RETURN_IF_ERROR(table->push(std::vector<Key>{session.rank()}, own));
+  // Where the session goes on from a checkpoint, the numbers of before are there.
+  std::vector<std::int64_t> change(own.size());
+  RETURN_IF_ERROR(table->pull(std::vector<Key>{session.rank()}, change));
+  for (std::size_t i = 0; i < own.size(); ++i) change[i] = own[i] - change[i];
+  RETURN_IF_ERROR(table->push(std::vector<Key>{session.rank()}, change));
   RETURN_IF_ERROR(session.barrier());
   std::vector<std::int64_t> others(own.size());
   for (Key worker = 0; worker < session.workers(); ++worker) {

@@ -115,6 +115,10 @@ absl::StatusOr<ScoreTable> ScoreTable::open(Session& session) {
   if (!table.ok()) return table.status();
   ScoreTable scores;
   scores.table_ = *table;
+  scores.counted_.resize(2 * ScoreHistogram::kBins);
+  // Of a session that goes on from a checkpoint: what was counted before. Nobody adds to it as long as the
+  // first worker has not come to a barrier.
+  if (session.rank() == 0) RETURN_IF_ERROR(scores.table_.pull(KeyRange{0, kScoresRows}, scores.counted_));
   return scores;
 }
 
@@ -125,7 +129,6 @@ absl::Status ScoreTable::merge(Session& session, ScoreHistogram& scores) {
   if (session.rank() == 0) {
     std::vector<std::int64_t> counts(2 * ScoreHistogram::kBins);
     RETURN_IF_ERROR(table_.pull(all, counts));
-    counted_.resize(counts.size());
     // What others have counted since the last merge.
     std::vector<std::int64_t> fresh(counts.size());
     for (std::size_t i = 0; i < counts.size(); ++i) fresh[i] = counts[i] - counted_[i] - scores.counts()[i];

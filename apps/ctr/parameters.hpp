@@ -83,6 +83,7 @@ class StreamedParameters : public Parameters {
 /// Where the workers' score histograms are added up.
 class ScoreTable {
  public:
+  /// Collective, before the first merge of any worker.
   static absl::StatusOr<ScoreTable> open(Session& session);
   /// As Parameters::merge().
   absl::Status merge(Session& session, ScoreHistogram& scores);

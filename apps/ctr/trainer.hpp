@@ -13,6 +13,7 @@
 #include "apps/ctr/evaluation.hpp"
 #include "apps/ctr/model.hpp"
 #include "apps/ctr/parameters.hpp"
+#include "apps/resuming/checkpoints.hpp"
 
 namespace verbena::apps::ctr {
 
@@ -37,14 +38,21 @@ class Trainer {
   Trainer(const Schedule& schedule, Machine& machine, const BatchSource& train,
           StreamedParameters& parameters, Evaluation& evaluation);
 
-  /// CANCELLED when `stop` is set; diverged() when the model has diverged.
-  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
+  /// CANCELLED when `stop` is set, and from `checkpoints`; diverged() when the model has diverged.
+  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints);
 
  private:
-  absl::Status run_pass(std::int64_t pass, Reporter& reporter, const std::atomic<bool>& stop);
+  /// Without its first `parts_done` parts.
+  absl::Status run_pass(std::int64_t pass, std::int64_t parts_done, Reporter& reporter,
+                        const std::atomic<bool>& stop, Checkpoints& checkpoints);
+  /// How many clocks of a pass have ended with so many of its parts, in all workers.
+  [[nodiscard]] std::size_t clocks_of(std::int64_t parts) const {
+    return schedule_.clocks_per_pass * static_cast<std::size_t>(parts) /
+           static_cast<std::size_t>(kPartsOfPass);
+  }
   absl::Status train(const MiniBatch& batch);
-  absl::Status end_clock(Reporter& reporter);
-  absl::Status end_parts_but_last(Reporter& reporter);
+  absl::Status end_clock(Reporter& reporter, Checkpoints& checkpoints);
+  absl::Status end_parts_but_last(Reporter& reporter, Checkpoints& checkpoints);
   absl::Status end_part();
   void begin_part(std::int64_t part);
 

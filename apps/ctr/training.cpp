@@ -13,6 +13,7 @@
 #include "apps/ctr/results.hpp"
 #include "apps/ctr/trainer.hpp"
 #include "apps/data/score_histogram.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
 #include "protocol/initial_values.hpp"
 
@@ -21,6 +22,11 @@ namespace verbena::apps::ctr {
 namespace {
 
 constexpr std::uint64_t kStartBytes = 16 << 20;  ///< of parameters that a worker sets at a time
+
+/// In a checkpoint's tables, it has been.
+bool starts_from_model(const WorkerRun& run) {
+  return !run.options.start.empty() && run.checkpoints.resumed() == nullptr;
+}
 
 /// Each worker sets its share of the parameters, some at a time.
 absl::Status start_from_model(const WorkerRun& run, Parameters& parameters) {
@@ -64,7 +70,7 @@ absl::StatusOr<TrainedModel> load_start(const Options& options) {
 
 absl::Status train(const WorkerRun& run, const Input& input, StreamedParameters& parameters) {
   const Options& options = run.options;
-  if (!options.start.empty()) RETURN_IF_ERROR(start_from_model(run, parameters));
+  if (starts_from_model(run)) RETURN_IF_ERROR(start_from_model(run, parameters));
   Machine machine(options.factors(), static_cast<float>(options.factor_regularization));
   const Schedule schedule{
       .passes = options.chosen_passes(),
@@ -76,7 +82,7 @@ absl::Status train(const WorkerRun& run, const Input& input, StreamedParameters&
   ScoreHistogram scores;
   Evaluation evaluation(machine, initial, *input.test, parameters, run.is_first(), scores);
   Trainer trainer(schedule, machine, *input.train, parameters, evaluation);
-  RETURN_IF_ERROR(trainer.run(run.reporter, run.stop));
+  RETURN_IF_ERROR(trainer.run(run.reporter, run.stop, run.checkpoints));
   RETURN_IF_ERROR(parameters.barrier());  // for the model that is saved
   return run.is_first() ? present(run, input, parameters, scores) : absl::OkStatus();
 }
@@ -84,7 +90,7 @@ absl::Status train(const WorkerRun& run, const Input& input, StreamedParameters&
 absl::Status train_blocks(const WorkerRun& run, const Input& input, BlockParameters& parameters,
                           std::int64_t delay) {
   const Options& options = run.options;
-  if (!options.start.empty()) RETURN_IF_ERROR(start_from_model(run, parameters));
+  if (starts_from_model(run)) RETURN_IF_ERROR(start_from_model(run, parameters));
   Machine machine(0, 0);
   const protocol::InitialValues no_factors;
   ScoreHistogram scores;
@@ -99,7 +105,7 @@ absl::Status train_blocks(const WorkerRun& run, const Input& input, BlockParamet
                         .test_every = options.test_every,
                         .is_fresh = options.start.empty()},
                        input.columns, input.plan.blocks(), parameters, evaluation, run.is_first());
-  RETURN_IF_ERROR(trainer.run(run.reporter, run.stop));
+  RETURN_IF_ERROR(trainer.run(run.reporter, run.stop, run.checkpoints));
   if (!run.is_first()) return absl::OkStatus();
   run.reporter.print(trainer.has_converged() ? "the last pass hardly lowered the objective"
                                              : "more --passes would lower the objective further");

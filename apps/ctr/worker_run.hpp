@@ -14,6 +14,7 @@ struct WorkerRun {
   Member member;
   Reporter& reporter;
   const std::atomic<bool>& stop;
+  Checkpoints& checkpoints;
 
   /// The worker that reports and saves what all have trained together.
   [[nodiscard]] bool is_first() const { return member.rank == 0; }

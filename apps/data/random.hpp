@@ -27,6 +27,8 @@ class Random {
     state_ += 0x9e3779b97f4a7c15U;
     return number;
   }
+  /// Random(state()) goes on with the same numbers.
+  [[nodiscard]] std::uint64_t state() const { return state_; }
   static constexpr std::uint64_t min() { return 0; }
   static constexpr std::uint64_t max() { return std::numeric_limits<std::uint64_t>::max(); }
 

@@ -305,8 +305,12 @@ absl::StatusOr<std::vector<std::int64_t>> numbers_of_all_workers(Session& sessio
                                                     .consistency = Sequential{},
                                                     .allocation = allocation});
   if (!numbers.ok()) return numbers.status();
+  // Where the session goes on from a checkpoint, the number of before is there.
   const Key rank = session.rank();
-  absl::Status status = numbers->push(std::span(&rank, 1), {&own, 1});
+  std::int64_t change = 0;
+  absl::Status status = numbers->pull(std::span(&rank, 1), {&change, 1});
+  change = own - change;
+  if (status.ok()) status = numbers->push(std::span(&rank, 1), {&change, 1});
   if (status.ok()) status = session.barrier();
   if (!status.ok()) return status;
   std::vector<std::int64_t> all(session.workers());

@@ -10,10 +10,14 @@
 
 #include "apps/divergence.hpp"
 #include "apps/embedding/schedule.hpp"
+#include "apps/resuming/saved_state.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
+
+// What is saved; the cursors are made by cursors_of_clocks().
+constexpr const char* kRandomState = "random";
 
 absl::Status invalid(std::string_view expected, const auto& found) {
   return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
@@ -62,12 +66,32 @@ Training::Training(const ScheduleOptions& options, std::size_t examples, RowStor
                    std::vector<DataCursor> cursors)
     : options_(options), examples_(examples), rows_(rows), cursors_(std::move(cursors)) {}
 
-absl::Status Training::run(Reporter& reporter, const std::atomic<bool>& stop) {
+absl::Status Training::run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints) {
   if (options_.iterations == 0) return evaluate_untrained(reporter, stop);
-  for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
+  if (const nlohmann::json* const saved = checkpoints.resumed()) {
+    RETURN_IF_ERROR(restore(*saved));
+    checkpoints.forget_resumed();
+  }
+  for (std::int64_t iteration = checkpoints.first_iteration(); iteration <= options_.iterations;
+       ++iteration) {
     RETURN_IF_ERROR(run_iteration(iteration, reporter, stop));
+    RETURN_IF_ERROR(
+        checkpoints.after_iteration(iteration, iteration == options_.iterations, [this] { return state(); }));
   }
   return stop.load(std::memory_order_relaxed) ? absl::CancelledError("stopped") : absl::OkStatus();
+}
+
+nlohmann::json Training::state() const {
+  nlohmann::json state = nlohmann::json::object();
+  state[kRandomState] = random_state();
+  state[kSavedPlaces] = saved_places(cursors_);
+  return state;
+}
+
+absl::Status Training::restore(const nlohmann::json& saved) {
+  const absl::StatusOr<std::string> random = SavedState(saved).text(kRandomState);
+  if (!random.ok()) return random.status();
+  return set_random_state(*random) ? absl::OkStatus() : wrong_state("the random numbers' state is none");
 }
 
 absl::Status Training::evaluate_untrained(Reporter& reporter, const std::atomic<bool>& stop) {

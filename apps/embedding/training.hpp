@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "apps/application.hpp"
 #include "apps/embedding/row_store.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include <verbena/data_cursor.hpp>
 
 namespace verbena::apps {
@@ -52,9 +53,14 @@ class Training {
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  /// Runs all iterations. If there are none, evaluates the rows as they are, and reports that as iteration 0.
-  /// CANCELLED when `stop` is set; diverged() when the model has diverged.
-  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
+  /// Runs all iterations, or those that are left. If there are none at all, evaluates the rows as they are,
+  /// and reports that as iteration 0. CANCELLED when `stop` is set, and from `checkpoints`; diverged() when
+  /// the model has diverged. DATA_LOSS: what was saved cannot be of this training.
+  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints);
+  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop) {
+    Checkpoints none;
+    return run(reporter, stop, none);
+  }
 
  protected:
   /// `options` and `rows` must outlive it. `examples`: how many this worker has. `cursors`: one over the
@@ -69,6 +75,9 @@ class Training {
   };
 
  private:
+  /// The random numbers from which mini-batches are made, as text, and back: false if it is none.
+  [[nodiscard]] virtual std::string random_state() const = 0;
+  virtual bool set_random_state(const std::string& text) = 0;
   /// Makes a mini-batch and requests its rows. `slot`: where the mini-batch is kept until it is trained, one
   /// of slots().
   virtual void prepare(std::size_t slot, const Place& place) = 0;
@@ -78,6 +87,9 @@ class Training {
   virtual absl::Status evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
                                 std::map<std::string, double>& sums) = 0;
 
+  /// No mini-batch is prepared between iterations, and no update is under way.
+  [[nodiscard]] nlohmann::json state() const;
+  absl::Status restore(const nlohmann::json& saved);
   absl::Status evaluate_untrained(Reporter& reporter, const std::atomic<bool>& stop);
   absl::Status run_iteration(std::int64_t iteration, Reporter& reporter, const std::atomic<bool>& stop);
   /// Adds what was trained to `report`.

@@ -21,6 +21,7 @@
 #include "apps/kge/partition.hpp"
 #include "apps/kge/trainer.hpp"
 #include "apps/options/numbers.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
 #include <verbena/table.hpp>
 
@@ -95,6 +96,10 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   [[nodiscard]] std::string_view throughput_unit() const override { return "triples"; }
   [[nodiscard]] std::string_view main_objective() const override { return "test_mrr"; }
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
+  [[nodiscard]] bool can_be_resumed() const override { return true; }
+  [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
+    return option == "barrier-every" || EmbeddingApplication::may_change_on_resume(option);
+  }
 
   void add_options(CLI::App& command) override;
   [[nodiscard]] Files files() const override;
@@ -376,7 +381,8 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
       open("kge.relations", job->data.relations, shape().relation_width());
   if (!relations.ok()) return relations.status();
   TableRows rows(session, std::array{*entities, *relations}, context.watch, fetch);
-  RETURN_IF_ERROR(rows.initialize(first_rows(*job)));
+  const nlohmann::json* const saved = context.checkpoints.resumed();
+  if (saved == nullptr) RETURN_IF_ERROR(rows.initialize(first_rows(*job)));
 
   TrainingOptions options = training();
   options.barrier_every = barrier_every(context.consistency);
@@ -392,13 +398,15 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
     absl::Status status = rows.agree_on_clocks(most_mini_batches(options, job->data.train.size()));
     if (!status.ok()) return status;
   } else {
-    cursors = cursors_of_clocks(session, job->data.train.size(),
-                                static_cast<std::size_t>(options.clocks_per_iteration),
-                                static_cast<std::uint64_t>(options.batch));
+    absl::StatusOr<std::vector<DataCursor>> made = cursors_of_clocks(
+        session, job->data.train.size(), static_cast<std::size_t>(options.clocks_per_iteration),
+        static_cast<std::uint64_t>(options.batch), saved);
+    if (!made.ok()) return made.status();
+    cursors = *std::move(made);
   }
   const KnownAnswers known(job->graph);
   absl::Status status = Trainer(options, shape(), job->data, known, rows, 1, std::move(cursors))
-                            .run(context.reporter, context.stop);
+                            .run(context.reporter, context.stop, context.checkpoints);
   // Its last evaluation has waited until all workers have trained.
   if (!status.ok() || output_.empty() || session.rank() != 0) return status;
   return save_rows(*job, rows);

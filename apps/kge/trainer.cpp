@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <utility>
 
 #include "apps/data/random.hpp"
@@ -55,6 +56,18 @@ Trainer::Trainer(const TrainingOptions& options, const Shape& shape, const Train
   std::seed_seq seed{static_cast<std::uint32_t>(options.seed), static_cast<std::uint32_t>(options.seed >> 32),
                      data.rank};
   random_.seed(seed);
+}
+
+std::string Trainer::random_state() const {
+  std::ostringstream text;
+  text << random_;
+  return std::move(text).str();
+}
+
+bool Trainer::set_random_state(const std::string& text) {
+  std::istringstream words(text);
+  words >> random_;
+  return !words.fail();
 }
 
 void Trainer::prepare(std::size_t slot, const Place& place) {

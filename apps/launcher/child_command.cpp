@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "apps/launcher/shared_word.hpp"
 #include "apps/report/exit_status.hpp"
 #include "job/embedded_rendezvous.hpp"
 
@@ -34,11 +35,13 @@ int report_result(const JobsResult& result, Outlet& outlet) {
 }
 
 int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_jobs) {
+  const bool saves_first = options.letter.stop_word >= 0;
   if (options.letter.launched()) {
     // A Ctrl-C goes to all processes of the terminal; the launcher decides what to do about it. The launcher
     // also prints the errors, once.
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGHUP, SIG_IGN);
+    if (saves_first) std::signal(SIGTERM, SIG_IGN);
     if (!options.job.verbose) spdlog::set_level(spdlog::level::off);
   }
   const auto fail = [&](const absl::Status& status) {
@@ -56,15 +59,25 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
     job.transport.secret = rendezvous->secret();
     addresses.emplace(*rendezvous, options.job.servers);
   }
-  StopSignals signals =
-      options.letter.launched() ? StopSignals({SIGTERM}) : StopSignals({SIGINT, SIGTERM, SIGHUP});
-  const Role role{
-      .job = job, .rank = options.rank, .addresses = addresses.has_value() ? &*addresses : nullptr};
+  std::optional<SharedWord> stop_word;
+  if (saves_first) {
+    absl::StatusOr<SharedWord> mapped = SharedWord::map(options.letter.stop_word);
+    if (!mapped.ok()) return fail(mapped.status());
+    stop_word.emplace(*std::move(mapped));
+  }
+  StopSignals signals(saves_first                 ? std::initializer_list<int>{kSaveSignal, kEndSignal}
+                      : options.letter.launched() ? std::initializer_list<int>{SIGTERM}
+                                                  : std::initializer_list<int>{SIGINT, SIGTERM, SIGHUP});
+  const Role role{.job = job,
+                  .rank = options.rank,
+                  .addresses = addresses.has_value() ? &*addresses : nullptr,
+                  .stop_word = stop_word ? &stop_word->word() : nullptr};
   std::atomic<bool> stop = false;
   absl::StatusOr<ProcessJobs> jobs = make_jobs(role, outlet, stop);
   if (!jobs.ok()) return fail(jobs.status());
   jobs->listener_descriptor = outlet.descriptor();
-  const JobsResult result = run_jobs(*std::move(jobs), signals, stop);
+  JobsResult result = run_jobs(*std::move(jobs), signals, stop);
+  if (result.signal != 0 && saves_first) result.signal = SIGTERM;  // the end of a process that was asked to
   const int status = report_result(result, outlet);
   if (result.abandoned) {
     std::fflush(stdout);

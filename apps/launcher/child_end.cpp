@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "apps/launcher/stop_signals.hpp"
 #include "apps/report/exit_status.hpp"
 
 namespace verbena::apps {
@@ -27,7 +28,9 @@ std::optional<FailedMessage> judge_end(const std::string& name, int wait_status,
   const std::string what = fmt::format("{} {}", name, describe_end(wait_status));
   if (WIFSIGNALED(wait_status)) {
     const int number = WTERMSIG(wait_status);
-    const bool by_us = (number == SIGKILL && history.killed) || (number == SIGTERM && history.asked_to_end);
+    // One of ours that came before the process was ready for it, or that of a user's own program.
+    const bool asks = number == SIGTERM || number == kSaveSignal || number == kEndSignal;
+    const bool by_us = (number == SIGKILL && history.killed) || (asks && history.asked_to_end);
     if (by_us) return std::nullopt;
     const std::string guess = number == SIGKILL ? guess_at_kill(before, count_memory_kills()) : "";
     return FailedMessage{absl::AbortedError(what + guess), Cause::kKilled};

@@ -12,7 +12,7 @@ namespace verbena::apps {
 
 /// What its parent knows of a child that has ended.
 struct ChildHistory {
-  bool asked_to_end = false;      ///< by a SIGTERM of ours
+  bool asked_to_end = false;      ///< by a signal of ours
   bool killed = false;            ///< by us
   bool reported_failure = false;  ///< it has said itself why it fails
   bool must_finish = false;       ///< it is a worker, and a user's own program

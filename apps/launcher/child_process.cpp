@@ -71,15 +71,15 @@ absl::Status cannot_start(const std::string& name, int error) {
 }  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::vector<std::string>& arguments,
-                                                 int rendezvous,
-                                                 const std::optional<job::ProgramRole>& role) {
+                                                 int rendezvous, const std::optional<job::ProgramRole>& role,
+                                                 int stop_word) {
   std::array<int, 2> ends = {};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     const int error = errno;
     return cannot_start(name, error);
   }
-  const absl::StatusOr<int> letter =
-      job::write_letter({.report_to = ends[1], .rendezvous = rendezvous, .program = role});
+  const absl::StatusOr<int> letter = job::write_letter(
+      {.report_to = ends[1], .rendezvous = rendezvous, .stop_word = stop_word, .program = role});
   if (!letter.ok()) {
     for (const int end : ends) ::close(end);
     return letter.status();
@@ -94,7 +94,7 @@ absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::ve
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    for (const int inherited : {ends[1], rendezvous}) {
+    for (const int inherited : {ends[1], rendezvous, stop_word}) {
       if (inherited >= 0) ::fcntl(inherited, F_SETFD, 0);
     }
     if (!role) become(parent, *letter, pointers.data(), nullptr);

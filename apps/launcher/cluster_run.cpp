@@ -20,6 +20,7 @@
 #include "apps/launcher/child_command.hpp"
 #include "apps/launcher/leader.hpp"
 #include "apps/launcher/process_jobs.hpp"
+#include "apps/launcher/resume_notes.hpp"
 #include "apps/launcher/roles.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
@@ -116,6 +117,7 @@ int ClusterProcess::run() {
   absl::Status verdict = share_out(cluster_.rendezvous.size(), run_);
   decide_consistency(run_.job, application_, /*is_one_node=*/false);
   if (verdict.ok() && leads()) verdict = check_all(application_, run_);
+  if (verdict.ok() && leads()) verdict = check_resume_in_cluster(run_.job, application_, options_);
   absl::Status status = meet(std::move(verdict));
   if (status.ok()) status = meet(prepare());
   if (status.ok()) {

@@ -37,6 +37,11 @@ Launcher::Command worker_command(const Application& application, const Applicati
   arguments.insert(arguments.end(), {flag("worker-rank", rank), flag("consistency", run.job.consistency),
                                      flag("read-path", run.job.read_path)});
   for (const std::string& slow : run.job.slow) arguments.push_back(flag("slow", slow));
+  const CheckpointSettings& checkpoints = run.job.checkpoints;
+  if (!checkpoints.folder.empty()) arguments.push_back(flag("checkpoint", checkpoints.folder));
+  if (checkpoints.every) arguments.push_back(flag("checkpoint-every", *checkpoints.every));
+  if (checkpoints.keep) arguments.push_back(flag("checkpoint-keep", *checkpoints.keep));
+  if (!checkpoints.resume_from.empty()) arguments.push_back(flag("resume-from", checkpoints.resume_from));
   if (run.baseline) arguments.emplace_back("--baseline");
   const std::vector<std::string> given = options.given();
   arguments.insert(arguments.end(), given.begin(), given.end());
@@ -89,7 +94,7 @@ absl::Status prepare_host_run(RunOptions& run, Application& application) {
 HostRunEnd carry_out_host_run(const RunOptions& run, const Application& application,
                               const ApplicationOptions& options, RunMonitor& monitor) {
   spdlog::info("run {}: {} {}", std::string(application.name()), effective(run.job), options.effective());
-  Launcher launcher(monitor);
+  Launcher launcher(monitor, /*saves_first=*/!run.job.checkpoints.folder.empty());
   absl::Status ended = launcher.run(commands_of(application, options, run));
   return {std::move(ended), launcher.signal()};
 }

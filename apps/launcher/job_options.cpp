@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <random>
 #include <set>
@@ -28,6 +30,7 @@ namespace {
 constexpr const char* kConsistency = "Consistency";
 constexpr const char* kServers = "Servers";
 constexpr const char* kConditions = "Conditions";
+constexpr const char* kCheckpoints = "Checkpoints";
 
 }  // namespace
 
@@ -204,13 +207,86 @@ void add_condition_options(CLI::App& command, JobOptions& options) {
   add_network_option(command, options);
 }
 
+void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run) {
+  CheckpointSettings& checkpoints = options.checkpoints;
+  command
+      .add_option("--checkpoint", checkpoints.folder,
+                  of_run
+                      ? "Save the training in this folder from time to time, as DIR/ckpt-CLOCK, to go on "
+                        "from there with --resume (docs/checkpoints.md). Ctrl-C then ends the run after an "
+                        "iteration, and saves it; a second one ends it at once. Under mpirun and srun a "
+                        "signal ends it at once. All hosts must see the same folder."
+                      : "Save the training in this folder from time to time, as DIR/ckpt-CLOCK, to go on "
+                        "from there with --resume-from (docs/checkpoints.md). All hosts must see the same "
+                        "folder.")
+      ->type_name("FOLDER")
+      ->group(kCheckpoints);
+  add_number(command, "--checkpoint-every", checkpoints.every,
+             "Iterations from one checkpoint to the next. By default a tenth of all, at least 1, but none "
+             "after the last one.",
+             {1, std::numeric_limits<std::int64_t>::max()})
+      ->type_name("N")
+      ->group(kCheckpoints);
+  add_number(command, "--checkpoint-keep", checkpoints.keep,
+             "How many whole checkpoints stay in the folder, the newest. By default 2.",
+             {1, std::numeric_limits<std::uint32_t>::max()})
+      ->type_name("N")
+      ->group(kCheckpoints);
+  CLI::Option* const from =
+      command
+          .add_option("--resume-from", checkpoints.resume_from,
+                      "Go on from this checkpoint, DIR/ckpt-CLOCK, with the same data, options, workers and "
+                      "consistency model; there may be another number of servers.")
+          ->type_name("FOLDER")
+          ->group(kCheckpoints);
+  if (!of_run) return;
+  command
+      .add_flag(
+          "--resume", checkpoints.resume,
+          "Go on from the newest whole checkpoint in the folder of --checkpoint, as --resume-from does; "
+          "from the beginning if there is none, so that a batch job may be started with the same words "
+          "again and again. Under mpirun and srun: --resume-from.")
+      ->excludes(from)
+      ->group(kCheckpoints);
+}
+
 void add_verbose_option(CLI::App& command, JobOptions& options) {
   command.add_flag("-v,--verbose", options.verbose, "Log the effective options, and what the processes do.")
       ->group("General");
 }
 
+namespace {
+
+/// Whether checkpoints can be made in it; makes nothing.
+absl::Status check_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::path place = std::filesystem::absolute(folder, error);
+  // Those that are missing are made with the first checkpoint.
+  while (!std::filesystem::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  if (std::filesystem::is_directory(place, error) && ::access(place.c_str(), W_OK | X_OK) == 0)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--checkpoint {}: {} is no folder that may be written", folder, place.string()));
+}
+
+/// What must hold whatever the application is.
+absl::Status check_together(const CheckpointSettings& checkpoints) {
+  if (!checkpoints.folder.empty()) return check_folder(checkpoints.folder);
+  for (const auto& [name, is_given] : {std::pair("--checkpoint-every", checkpoints.every.has_value()),
+                                       std::pair("--checkpoint-keep", checkpoints.keep.has_value()),
+                                       std::pair("--resume", checkpoints.resume)}) {
+    if (is_given)
+      return absl::InvalidArgumentError(
+          fmt::format("{}: expected with --checkpoint FOLDER, which says where", name));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status check(const JobOptions& options) {
   RETURN_IF_ERROR(check(options.transport));
+  RETURN_IF_ERROR(check_together(options.checkpoints));
   if (is_decided_for(options.transport, transport::Reach::kHosts) && options.read_path == "in-place") {
     return absl::InvalidArgumentError(
         fmt::format("--read-path in-place needs --transport {}: over {} no server's memory is mapped here",
@@ -237,14 +313,33 @@ absl::Status check(const JobOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status check_application(Application& application, const JobOptions& options, bool baseline) {
+namespace {
+
+absl::Status check_checkpoints(const Application& application, const CheckpointSettings& checkpoints,
+                               bool baseline) {
+  if (checkpoints.folder.empty() && checkpoints.resume_from.empty()) return absl::OkStatus();
+  const std::string_view option = checkpoints.folder.empty() ? "--resume-from" : "--checkpoint";
   if (baseline) {
-    RETURN_IF_ERROR(application.check_baseline());
-    return application.check(1);
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the servers save what is trained; --baseline has none", option));
   }
-  if (options.consistency.empty()) return application.check(options.total_workers());  // its own choice
-  absl::Status status = application.check_consistency(*parse_consistency(options.consistency));
-  return status.ok() ? application.check(options.total_workers()) : status;
+  if (application.iterations() == 0)
+    return absl::InvalidArgumentError(
+        fmt::format("{}: nothing is trained, so there is nothing to save", option));
+  if (application.can_be_resumed()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: {} cannot be saved and gone on with", option, std::string(application.name())));
+}
+
+}  // namespace
+
+absl::Status check_application(Application& application, const JobOptions& options, bool baseline) {
+  if (baseline) RETURN_IF_ERROR(application.check_baseline());
+  // Without one it is the application's own choice.
+  if (!baseline && !options.consistency.empty())
+    RETURN_IF_ERROR(application.check_consistency(*parse_consistency(options.consistency)));
+  RETURN_IF_ERROR(check_checkpoints(application, options.checkpoints, baseline));
+  return application.check(baseline ? 1 : options.total_workers());
 }
 
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here) {
@@ -407,16 +502,22 @@ std::string examples(const std::vector<std::string>& lines) {
 }
 
 std::string effective(const JobOptions& options) {
+  const CheckpointSettings& checkpoints = options.checkpoints;
+  std::string saving;
+  if (!checkpoints.folder.empty()) saving += " --checkpoint=" + checkpoints.folder;
+  if (checkpoints.every) saving += fmt::format(" --checkpoint-every={}", *checkpoints.every);
+  if (checkpoints.keep) saving += fmt::format(" --checkpoint-keep={}", *checkpoints.keep);
+  if (!checkpoints.resume_from.empty()) saving += " --resume-from=" + checkpoints.resume_from;
   return fmt::format(
       "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
       "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={} "
-      "--budget={} --silence-timeout={}{}{}{}",
+      "--budget={} --silence-timeout={}{}{}{}{}",
       options.servers, options.workers, options.threads, options.consistency, options.read_path,
       options.transport.transport, options.transport.device, options.transport.device_port,
       options.chosen_server_threads(), options.chosen_lanes(), options.job,
       absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
       options.silence_timeout_ms, options.outlives_workers ? " --outlive-workers" : "",
-      options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="));
+      options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="), saving);
 }
 
 }  // namespace verbena::apps

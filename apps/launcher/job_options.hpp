@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,15 @@ class Option;
 
 namespace verbena::apps {
 
+/// What is saved while an application trains, and whether it goes on from there.
+struct CheckpointSettings {
+  std::string folder;                 ///< empty: nothing is saved
+  std::optional<std::int64_t> every;  ///< iterations; nullopt: not given
+  std::optional<std::int64_t> keep;   ///< nullopt: not given
+  bool resume = false;                ///< from the newest one in the folder: becomes `resume_from`
+  std::string resume_from;            ///< the folder of a checkpoint; empty: from the beginning
+};
+
 struct JobOptions {
   // --- what the job is
   std::uint32_t servers = 1;
@@ -35,6 +45,7 @@ struct JobOptions {
   bool outlives_workers = false;
   // --- worse conditions than the host's, for experiments
   std::vector<std::string> slow;  ///< parse_slow()
+  CheckpointSettings checkpoints;
   // --- where the servers are, for processes started by hand; one of the two
   std::string job;                     ///< on one host: part of the servers' addresses
   std::vector<std::string> addresses;  ///< between hosts: HOST:PORT of each server, by rank
@@ -66,7 +77,9 @@ void add_outlive_option(CLI::App& command, JobOptions& options);     // server
 void add_address_options(CLI::App& command, JobOptions& options);    // worker, server
 void add_condition_options(CLI::App& command, JobOptions& options);  // run, worker
 void add_network_option(CLI::App& command, JobOptions& options);     // server; the others have it, too
-void add_verbose_option(CLI::App& command, JobOptions& options);     // all
+/// `of_run`: with --resume, which one process decides for all.
+void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run);  // run, worker
+void add_verbose_option(CLI::App& command, JobOptions& options);                   // all
 
 inline constexpr const char* kProcessOptions = "Processes";  ///< their group in --help
 
@@ -78,7 +91,8 @@ absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here,
 /// The same for a process started by hand, and whether it knows where the servers are.
 absl::Status check_by_hand(const JobOptions& options);
 
-/// Checks whether the application can run this job, or the plain loop. Errors as for Application::check().
+/// Checks whether the application can run this job, or the plain loop, and save what it trains if that is
+/// asked for. Errors as for Application::check().
 absl::Status check_application(Application& application, const JobOptions& options, bool baseline);
 
 /// Resolves "auto" for processes started by hand: a transport between hosts if they were given addresses.

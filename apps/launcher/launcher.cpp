@@ -41,6 +41,7 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
     monitor_.tick();
   }
   monitor_.finish();
+  if (saves_first_ && all_workers_finished()) signal_ = 0;
   if (signal_ != 0) return absl::CancelledError("stopped by a signal");
   return monitor_.failure();
 }
@@ -73,12 +74,17 @@ absl::Status Launcher::start(const std::vector<Command>& commands) {
   absl::StatusOr<std::shared_ptr<const transport::Secret>> secret =
       run_secret_ ? run_secret_->secret() : transport::Secret::random();
   if (!secret.ok()) return secret.status();
+  if (saves_first_) {
+    absl::StatusOr<SharedWord> word = SharedWord::make();
+    if (!word.ok()) return word.status();
+    stop_word_.emplace(*std::move(word));
+  }
   rendezvous_.emplace(static_cast<std::uint32_t>(commands.size()), *std::move(secret));
   for (const Command& command : commands) {
     const absl::StatusOr<int> seat = rendezvous_->add();
     if (!seat.ok()) return seat.status();
-    absl::StatusOr<ChildProcess> process =
-        ChildProcess::start(command.name, command.arguments, *seat, command.role);
+    absl::StatusOr<ChildProcess> process = ChildProcess::start(
+        command.name, command.arguments, *seat, command.role, stop_word_ ? stop_word_->descriptor() : -1);
     ::close(*seat);
     if (!process.ok()) return process.status();
     children_.push_back({.process = *std::move(process),
@@ -95,9 +101,23 @@ int Launcher::poll_timeout_ms() const {
 }
 
 void Launcher::on_signal(int number) {
-  if (signal_ != 0) deadline_ = Clock::now();  // the second signal: kill without waiting
+  const bool is_second = signal_ != 0;
   signal_ = number;
+  if (saves_first_ && !is_second && !stopping_) return ask_workers_to_save();
   stop_all();
+  if (is_second) deadline_ = Clock::now();  // kill without waiting
+}
+
+/// Servers are needed until the last worker has left.
+void Launcher::ask_workers_to_save() {
+  monitor_.print(
+      "stopping: saves this iteration, or one of the next, when it is done; a second signal ends "
+      "the run at once");
+  for (Child& child : children_) {
+    if (child.server) continue;
+    child.process.signal(kSaveSignal);
+    child.history.asked_to_end = true;
+  }
 }
 
 void Launcher::on_line(Child& child, std::string_view line) {
@@ -111,7 +131,11 @@ void Launcher::on_end(Child& child, int wait_status) {
   std::optional<job::FailedMessage> failed =
       judge_end(child.process.name(), wait_status, child.history, memory_kills_before_);
   if (failed) fail(*failed->cause, std::move(failed->status));
-  if (!stopping_ && !any_running(true)) deadline_ = Clock::now() + RunMonitor::kServersPatience;
+  // It has not saved: it had not even begun.
+  if (signal_ != 0 && WIFSIGNALED(wait_status)) stop_all();
+  if (stopping_ || any_running(true)) return;
+  deadline_ = Clock::now() + RunMonitor::kServersPatience;
+  if (signal_ != 0) stop_all();  // some workers may have ended before a server knew them
 }
 
 void Launcher::check_deadline() {
@@ -140,9 +164,14 @@ void Launcher::stop_all() {
   stopping_ = true;
   deadline_ = std::min(deadline_, Clock::now() + kPoliteness);
   for (Child& child : children_) {
-    child.process.signal(SIGTERM);
+    child.process.signal(saves_first_ ? kEndSignal : SIGTERM);
     child.history.asked_to_end = true;
   }
+}
+
+bool Launcher::all_workers_finished() const {
+  return std::all_of(children_.begin(), children_.end(),
+                     [](const Child& child) { return child.server || child.history.finished; });
 }
 
 bool Launcher::any_running(bool workers_only) const {

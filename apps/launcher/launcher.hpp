@@ -11,6 +11,7 @@
 #include "apps/launcher/child_process.hpp"
 #include "apps/launcher/memory_kills.hpp"
 #include "apps/launcher/run_monitor.hpp"
+#include "apps/launcher/shared_word.hpp"
 #include "apps/launcher/stop_signals.hpp"
 #include "job/embedded_rendezvous.hpp"
 #include "job/run_secret.hpp"
@@ -27,12 +28,15 @@ class Launcher {
     std::optional<job::ProgramRole> role = std::nullopt;  ///< as for ChildProcess::start()
   };
 
-  explicit Launcher(RunMonitor& monitor) : monitor_(monitor) {}
+  /// `saves_first`: after a signal workers go on until what they train is saved, however long that takes, and
+  /// then end by themselves. A second signal ends them as usual.
+  explicit Launcher(RunMonitor& monitor, bool saves_first = false)
+      : monitor_(monitor), saves_first_(saves_first) {}
 
   /// Starts all commands, in the order of their ranks at the rendezvous, and waits until the processes have
   /// ended. Whatever happens, none of them is left when it returns: when one has failed, the others are asked
   /// to end, and killed if they do not. CANCELLED after a signal, see signal(); else the failure that caused
-  /// the others.
+  /// the others. A signal that came so late that all workers have finished is none.
   absl::Status run(const std::vector<Command>& commands);
 
   [[nodiscard]] int signal() const { return signal_; }
@@ -50,14 +54,18 @@ class Launcher {
   void wait(const StopSignals& signals);
   [[nodiscard]] int poll_timeout_ms() const;
   void on_signal(int number);
+  void ask_workers_to_save();
   void on_line(Child& child, std::string_view line);
   void on_end(Child& child, int wait_status);
   void check_deadline();
   void fail(Cause cause, absl::Status status);
   void stop_all();
   [[nodiscard]] bool any_running(bool workers_only) const;
+  [[nodiscard]] bool all_workers_finished() const;
 
   RunMonitor& monitor_;
+  const bool saves_first_;
+  std::optional<SharedWord> stop_word_;       ///< if `saves_first_`: for StopAgreement
   std::optional<job::RunSecret> run_secret_;  ///< nullopt: `verbena table` cannot look into this run
   std::optional<job::RendezvousHost> rendezvous_;
   std::deque<Child> children_;

@@ -71,18 +71,19 @@ JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& s
 
   JobsResult result;
   Clock::time_point give_up = Clock::time_point::max();
+  bool is_told_to_end = false;  // by a signal
   for (;;) {
-    bool must_stop = result.told_to_stop || result.signal != 0;
+    bool must_end = result.told_to_stop || is_told_to_end;
     {
       const std::lock_guard lock(shared->mutex);
       if (shared->running == 0) break;
-      must_stop = must_stop || shared->failed;
+      must_end = must_end || shared->failed;
     }
-    if (must_stop && !stop) {
+    if ((must_end || result.signal != 0) && !stop) {
       stop = true;
-      give_up = Clock::now() + kJobsPatience;
       jobs.wake();
     }
+    if (must_end && give_up == Clock::time_point::max()) give_up = Clock::now() + kJobsPatience;
     if (Clock::now() >= give_up) {
       result.abandoned = true;
       break;
@@ -93,7 +94,10 @@ JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& s
                                      {result.told_to_stop ? -1 : jobs.listener_descriptor, POLLIN, 0}}};
     ::poll(wanted.data(), wanted.size(),
            give_up == Clock::time_point::max() ? -1 : milliseconds_until(give_up));
-    if (const std::optional<int> signal = signals.take()) result.signal = *signal;
+    if (const std::optional<int> signal = signals.take()) {
+      result.signal = *signal;
+      is_told_to_end = is_told_to_end || !jobs.saves_first || *signal != kSaveSignal;
+    }
     std::uint64_t count = 0;
     (void)!::read(shared->changed, &count, sizeof count);
     result.told_to_stop = result.told_to_stop || wanted[2].revents != 0;

@@ -20,9 +20,11 @@ struct JobsResult {
 
 /// Runs each job in a thread of its own and waits for all. A signal, a job's failure or a
 /// `listener_descriptor` (−1: none) that is broken or has something to read sets `stop` and calls wake().
-/// Jobs that still run a second later are abandoned.
+/// Jobs that still run a second later are abandoned. With `saves_first` they have all the time that they need
+/// after kSaveSignal.
 struct ProcessJobs {
   std::vector<std::function<absl::Status()>> jobs;
+  bool saves_first = false;
   std::function<void()> wake = [] {};
   int listener_descriptor = -1;
 };

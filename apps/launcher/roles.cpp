@@ -3,14 +3,17 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "apps/conditions/competitors.hpp"
 #include "apps/conditions/slowdown.hpp"
 #include "apps/launcher/short_slices.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
 #include "server/driver.hpp"
@@ -72,6 +75,35 @@ TransportOptions transport_of(const JobOptions& job) {
   return options;
 }
 
+/// For what must not end at once, because it is to be saved first.
+const std::atomic<bool> kNeverStops = false;
+
+/// The notes of a process's workers, made once.
+class SharedNotes {
+ public:
+  explicit SharedNotes(MakeNotes make) : make_(std::move(make)) {}
+  absl::StatusOr<std::map<std::string, std::string>> get() {
+    const std::lock_guard lock(mutex_);
+    if (!made_) made_ = make_();
+    return *made_;
+  }
+
+ private:
+  const MakeNotes make_;
+  std::mutex mutex_;
+  std::optional<absl::StatusOr<std::map<std::string, std::string>>> made_;
+};
+
+CheckpointPlan plan_of(const CheckpointSettings& settings, const Application& application) {
+  constexpr std::int64_t kUsualCheckpoints = 10;
+  constexpr std::int64_t kUsuallyKept = 2;
+  const std::int64_t tenth = std::max<std::int64_t>(application.iterations() / kUsualCheckpoints, 1);
+  return {.folder = settings.folder,
+          .every = settings.every.value_or(tenth),
+          .after_last = settings.every.has_value(),
+          .keep = static_cast<std::uint64_t>(settings.keep.value_or(kUsuallyKept))};
+}
+
 class Stopwatch {
  public:
   [[nodiscard]] double seconds() const {
@@ -83,8 +115,9 @@ class Stopwatch {
 };
 
 absl::Status train(Application& application, const Role& role, std::uint32_t worker, Outlet& outlet,
-                   const std::atomic<bool>& stop) {
+                   const std::atomic<bool>& stop, SharedNotes& notes) {
   const JobOptions& job = role.job;
+  const std::atomic<bool>& stop_at_once = role.stop_word == nullptr ? stop : kNeverStops;
   const std::vector<SlowRule> slow = slow_rules(job);
   const absl::StatusOr<std::unique_ptr<Competitors>> competitors = Competitors::start(slow, worker);
   if (!competitors.ok()) return competitors.status();
@@ -92,7 +125,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
     spdlog::info("worker {}: on core {} with {} busy threads", worker, (*competitors)->core(),
                  (*competitors)->count());
   absl::StatusOr<std::vector<std::string>> addresses =
-      role.addresses == nullptr ? server_addresses(job) : role.addresses->addresses("", stop);
+      role.addresses == nullptr ? server_addresses(job) : role.addresses->addresses("", stop_at_once);
   if (!addresses.ok()) return addresses.status();
   // All threads of a process belong to one node.
   const std::uint32_t node = role.own_server.value_or(role.rank % job.servers);
@@ -105,6 +138,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .node = node,
                                .read_path = read_path_of(job),
                                .silence_timeout_ms = job.silence_timeout_ms,
+                               .resume = job.checkpoints.resume_from,
                                .transport = *std::move(transport),
                                .update_budget_mb_per_s = job.budget_mb_per_s};
   // Not if there are competitor threads: they must get the core as the kernel decides.
@@ -112,19 +146,34 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   absl::StatusOr<std::unique_ptr<Session>> session = Session::connect(options);
   if (!session.ok()) return session.status();
   WorkerReporter reporter(worker, outlet);
+  CheckpointPlan plan = plan_of(job.checkpoints, application);
+  if (!plan.folder.empty()) {
+    absl::StatusOr<std::map<std::string, std::string>> noted = notes.get();
+    if (!noted.ok()) {
+      static_cast<void>((*session)->give_up(noted.status()));
+      return noted.status();
+    }
+    plan.notes = *std::move(noted);
+  }
+  Checkpoints checkpoints(**session, reporter, std::move(plan));
+  if (role.stop_word != nullptr) checkpoints.save_at_stop(stop, *role.stop_word);
   Slowdown slowdown(slow, worker);
   WorkerContext context{.session = **session,
                         .consistency = *parse_consistency(job.consistency),
                         .reporter = reporter,
-                        .stop = stop,
-                        .watch = slowdown};
+                        .stop = stop_at_once,
+                        .watch = slowdown,
+                        .checkpoints = checkpoints};
   const double waited_before = (*session)->statistics().waited_seconds;  // until the servers appeared
   const Stopwatch stopwatch;
-  absl::Status status = application.run_worker(context);
+  absl::Status status = checkpoints.load();
+  if (status.ok()) status = application.run_worker(context);
+  if (checkpoints.has_stopped()) return absl::OkStatus();  // and says goodbye, as one that has finished
   if (!status.ok()) {
     static_cast<void>((*session)->give_up(status));
     return status;
   }
+  checkpoints.finish();
   job::FinishedMessage finished{worker, stopwatch.seconds(), (*session)->statistics()};
   finished.statistics.waited_seconds -= waited_before;
   outlet.send(finished);
@@ -153,12 +202,15 @@ absl::StatusOr<ProcessJobs> server_jobs(const Role& role, const std::atomic<bool
 }
 
 ProcessJobs worker_jobs(const Role& role, Application& application, Outlet& outlet,
-                        const std::atomic<bool>& stop) {
+                        const std::atomic<bool>& stop, MakeNotes make_notes) {
+  const auto notes = std::make_shared<SharedNotes>(std::move(make_notes));
   ProcessJobs jobs;
+  jobs.saves_first = role.stop_word != nullptr;
   const std::uint32_t first = role.rank * role.job.threads;
   for (std::uint32_t thread = 0; thread < role.job.threads; ++thread) {
-    jobs.jobs.emplace_back(
-        [&, worker = first + thread] { return train(application, role, worker, outlet, stop); });
+    jobs.jobs.emplace_back([&, notes, worker = first + thread] {
+      return train(application, role, worker, outlet, stop, *notes);
+    });
   }
   return jobs;
 }

@@ -3,7 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "apps/application.hpp"
@@ -22,13 +25,19 @@ struct Role {
   std::optional<std::uint32_t> own_server = std::nullopt;
   /// Where processes exchange the servers' addresses; nullptr: `job` has them.
   job::AddressExchange* addresses = nullptr;
+  /// Where the job's workers agree after which iteration they save and end when they are asked to stop: the
+  /// process has then all the time that this takes. nullptr: it ends at once.
+  std::atomic<std::uint64_t>* stop_word = nullptr;
 };
 
 /// The jobs for run_jobs(). The arguments must outlive the jobs; `stop` is the flag that run_jobs() sets.
 /// UNAVAILABLE and similar errors if this host lacks what the transport needs.
 absl::StatusOr<ProcessJobs> server_jobs(const Role& role, const std::atomic<bool>& stop);
+/// `make_notes`: those of the job's checkpoints. Called once, if any are made, and when the worker has its
+/// place in the job, because it may read all data.
+using MakeNotes = std::function<absl::StatusOr<std::map<std::string, std::string>>()>;
 ProcessJobs worker_jobs(const Role& role, Application& application, Outlet& outlet,
-                        const std::atomic<bool>& stop);
+                        const std::atomic<bool>& stop, MakeNotes make_notes);
 ProcessJobs baseline_jobs(Application& application, Outlet& outlet, const std::atomic<bool>& stop);
 
 }  // namespace verbena::apps

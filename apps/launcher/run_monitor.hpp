@@ -36,6 +36,8 @@ class RunMonitor {
   /// The process has not ended within kServersPatience.
   void fail_still_running(std::string_view name);
 
+  /// A line for people; it is no part of the run's report.
+  void print(std::string_view line) { display_.print(line); }
   /// Redraws what changes with time alone.
   void tick() { display_.tick(elapsed_seconds()); }
   /// Call it when no more messages will come.

@@ -24,6 +24,7 @@ absl::Status check_all(Application& application, const RunOptions& run) {
     return absl::InvalidArgumentError("--network is for servers and workers; --baseline has none");
   }
   Files files = application.files();
+  files.writes("--checkpoint", run.job.checkpoints.folder);
   files.writes("--metrics", run.metrics);
   files.writes("--report", run.report);
   RETURN_IF_ERROR(check_distinct(files));

@@ -7,6 +7,12 @@
 
 namespace verbena::apps {
 
+/// What the launcher sends to the processes of a run that is to be saved before it ends. A terminal or a
+/// batch system sends its signals to all processes of the run at once: so these ignore them, and the launcher
+/// alone decides.
+inline constexpr int kSaveSignal = SIGUSR1;  ///< save, and then end
+inline constexpr int kEndSignal = SIGUSR2;   ///< end now
+
 /// Blocks the signals in this thread and in threads that it starts later. The destructor restores the mask.
 class StopSignals {
  public:

@@ -343,6 +343,21 @@ void DocumentTopics::set(std::size_t document, std::span<const std::int32_t> cou
   }
 }
 
+void DocumentTopics::set_list(std::size_t document, std::span<const std::uint16_t> topics,
+                              std::span<const std::int32_t> counts) {
+  std::int32_t* const entries = chunks(document);
+  const auto entry = [&](std::size_t i) { return entries + 2 * kLanes * (i / kLanes) + i % kLanes; };
+  for (std::size_t i = 0; i < sizes_[document]; ++i) {
+    entry(i)[0] = no_topic();
+    entry(i)[kLanes] = 0;
+  }
+  for (std::size_t i = 0; i < topics.size(); ++i) {
+    entry(i)[0] = topics[i];
+    entry(i)[kLanes] = counts[i];
+  }
+  sizes_[document] = static_cast<std::uint32_t>(topics.size());
+}
+
 Random random_stream(std::uint64_t seed, std::uint64_t stream) {
   return Random(mix(mix(seed) ^ (stream * 0xd1342543de82ef95U)));
 }

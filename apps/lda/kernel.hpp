@@ -33,6 +33,10 @@ class DocumentTopics {
 
   /// Sets a document's counts from one count for every topic.
   void set(std::size_t document, std::span<const std::int32_t> counts);
+  /// Sets a document's list: how often each of these topics occurs. REQUIRES: they are different, and no more
+  /// than set() has room for; each count is at least 1.
+  void set_list(std::size_t document, std::span<const std::uint16_t> topics,
+                std::span<const std::int32_t> counts);
 
   /// Chunks of kLanes topics, then their kLanes counts; unused ones are (no_topic, 0).
   [[nodiscard]] std::int32_t* chunks(std::size_t document) {
@@ -40,6 +44,7 @@ class DocumentTopics {
   }
   [[nodiscard]] std::uint32_t& size(std::size_t document) { return sizes_[document]; }
   [[nodiscard]] std::int32_t no_topic() const { return static_cast<std::int32_t>(topics_); }
+  [[nodiscard]] std::uint32_t size(std::size_t document) const { return sizes_[document]; }
   [[nodiscard]] std::size_t documents() const { return sizes_.size(); }
 
   template <class Use>
@@ -86,6 +91,10 @@ class Sampler {
   };
   /// Samples each token once. `row`: how many of the word's tokens each topic has; changed in place.
   void sample(std::int32_t* row, const Tokens& tokens, DocumentTopics& documents);
+
+  /// Where its random numbers are.
+  [[nodiscard]] const Random& random() const { return state_.random; }
+  void set_random(const Random& random) { state_.random = random; }
 
   /// For the kernel only.
   struct State {

@@ -22,6 +22,8 @@
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
 #include "apps/options/numbers.hpp"
+#include "apps/resuming/checkpoints.hpp"
+#include "apps/resuming/saved_state.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include <verbena/table.hpp>
@@ -55,6 +57,7 @@ class Lda final : public AllocatingApplication {
   [[nodiscard]] std::string_view throughput_unit() const override { return "tokens"; }
   [[nodiscard]] std::string_view main_objective() const override { return "log_likelihood_per_token"; }
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
+  [[nodiscard]] bool can_be_resumed() const override { return true; }
 
   void add_options(CLI::App& command) override;
   [[nodiscard]] Files files() const override;
@@ -81,8 +84,8 @@ class Lda final : public AllocatingApplication {
   absl::Status train_as_worker(WorkerContext& context) const;
   absl::Status train_alone(BaselineContext& context) const;
   absl::Status train(Job& job, WordCounts& counts, std::vector<DataCursor> cursors, Reporter& reporter,
-                     const std::atomic<bool>& stop) const;
-  [[nodiscard]] std::vector<DataCursor> cursors_of(const TrainingData& data, Session& session) const;
+                     const std::atomic<bool>& stop, Checkpoints& checkpoints) const;
+  absl::StatusOr<std::vector<DataCursor>> cursors_of(const TrainingData& data, WorkerContext& context) const;
   absl::Status present(const Job& job, WordCounts& counts, Reporter& reporter) const;
 
   std::string data_;
@@ -275,21 +278,36 @@ absl::StatusOr<Job> Lda::load(const Part& part, std::size_t blocks, Reporter& re
 
 /// In each clock a worker trains one block, so each block has a cursor: the words of a block that a worker
 /// has not sampled come first when it is the block's turn again.
-std::vector<DataCursor> Lda::cursors_of(const TrainingData& data, Session& session) const {
+absl::StatusOr<std::vector<DataCursor>> Lda::cursors_of(const TrainingData& data,
+                                                        WorkerContext& context) const {
+  const std::size_t blocks = data.blocks.size() - 1;
+  std::vector<std::uint64_t> places(blocks, 0);
+  if (const nlohmann::json* const saved = context.checkpoints.resumed()) {
+    absl::StatusOr<std::vector<std::uint64_t>> found = Trainer::places(*saved, blocks);
+    if (!found.ok()) return found.status();
+    places = *std::move(found);
+  }
   std::vector<DataCursor> cursors;
-  for (std::size_t block = 0; block + 1 < data.blocks.size(); ++block) {
-    cursors.emplace_back(session, DataCursor::Options{.examples = data.blocks[block + 1] - data.blocks[block],
-                                                      .mini_batch = rows_at_once(topics())});
+  for (std::size_t block = 0; block < blocks; ++block) {
+    cursors.emplace_back(context.session,
+                         DataCursor::Options{.examples = data.blocks[block + 1] - data.blocks[block],
+                                             .mini_batch = rows_at_once(topics()),
+                                             .first = places[block]});
   }
   return cursors;
 }
 
 absl::Status Lda::train(Job& job, WordCounts& counts, std::vector<DataCursor> cursors, Reporter& reporter,
-                        const std::atomic<bool>& stop) const {
+                        const std::atomic<bool>& stop, Checkpoints& checkpoints) const {
   Trainer trainer(training_, job.corpus.vocabulary.size(), job.part, job.random, job.data, counts,
                   std::move(cursors));
-  RETURN_IF_ERROR(trainer.count_topics());
-  RETURN_IF_ERROR(trainer.run(reporter, stop));
+  if (const nlohmann::json* const saved = checkpoints.resumed()) {
+    RETURN_IF_ERROR(trainer.resume(*saved));
+    checkpoints.forget_resumed();
+  } else {
+    RETURN_IF_ERROR(trainer.count_topics());
+  }
+  RETURN_IF_ERROR(trainer.run(reporter, stop, checkpoints));
   return job.part.rank == 0 ? present(job, counts, reporter) : absl::OkStatus();
 }
 
@@ -299,8 +317,18 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
   // that each sees what the other has just trained.
   const std::size_t blocks_that_stay =
       session.workers() == 1 ? 1 : session.workers() * (consistency::staleness(context.consistency) + 1);
-  const std::size_t blocks =
+  std::size_t blocks =
       allocation().moves() ? moving_blocks(session.workers(), session.servers()) : blocks_that_stay;
+  if (const nlohmann::json* const saved = context.checkpoints.resumed()) {
+    // With another number of servers, rows that move would have others now.
+    const absl::StatusOr<std::size_t> found = Trainer::blocks(*saved);
+    if (!found.ok()) return found.status();
+    const bool is_possible =
+        allocation().moves() ? *found >= session.workers() && *found <= moving_blocks(session.workers(), 2)
+                             : *found == blocks;
+    if (!is_possible) return wrong_state(fmt::format("there are {} blocks", *found));
+    blocks = *found;
+  }
   absl::StatusOr<Job> job = load({session.rank(), session.workers()}, blocks, context.reporter);
   if (!job.ok()) return job.status();
   const auto open = [&](const char* name, std::uint64_t rows) {
@@ -314,21 +342,24 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
   if (!rows.ok()) return rows.status();
   absl::StatusOr<Table<std::int32_t>> totals = open(TableCounts::kTotalsName, 1);
   if (!totals.ok()) return totals.status();
+  absl::StatusOr<std::vector<DataCursor>> cursors = cursors_of(job->data, context);
+  if (!cursors.ok()) return cursors.status();
   if (allocation().moves()) {
     const Turns turns = apps::turns(session.workers(), blocks);
     RETURN_IF_ERROR(session.limit_lead(turns.clocks_ahead));
     MovingCounts counts(session, *rows, *totals, context.watch, allocation().value(), turns.next_is_free);
-    return train(*job, counts, cursors_of(job->data, session), context.reporter, context.stop);
+    return train(*job, counts, *std::move(cursors), context.reporter, context.stop, context.checkpoints);
   }
   TableCounts counts(session, *rows, *totals, context.watch);
-  return train(*job, counts, cursors_of(job->data, session), context.reporter, context.stop);
+  return train(*job, counts, *std::move(cursors), context.reporter, context.stop, context.checkpoints);
 }
 
 absl::Status Lda::train_alone(BaselineContext& context) const {
   absl::StatusOr<Job> job = load({}, 1, context.reporter);
   if (!job.ok()) return job.status();
   LocalCounts counts(job->corpus.vocabulary.size(), topics());
-  return train(*job, counts, {}, context.reporter, context.stop);
+  Checkpoints none;
+  return train(*job, counts, {}, context.reporter, context.stop, none);
 }
 
 /// Top words and the model file; all workers have finished training.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "apps/resuming/saved_state.hpp"
 #include "base/return_if_error.hpp"
 #include "protocol/partition.hpp"
 
@@ -12,6 +13,10 @@ namespace {
 
 constexpr std::size_t kBytesAtOnce = std::size_t{256} << 10;
 constexpr std::int64_t kClocksOfEvaluation = 2;  // it has two barriers
+// What is saved.
+constexpr const char* kData = "data";
+constexpr const char* kRandom = "random";
+constexpr const char* kPlaces = "places";
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -73,13 +78,41 @@ absl::Status Trainer::count_topics() {
   return counts_.barrier();
 }
 
-absl::StatusOr<std::uint64_t> Trainer::train(std::int64_t iteration, const std::atomic<bool>& stop) {
+nlohmann::json Trainer::state() const {
+  nlohmann::json state = nlohmann::json::object();
+  state[kData] = saved(data_);
+  state[kRandom] = sampler_.random().state();
+  state[kPlaces] = saved_places(cursors_);
+  return state;
+}
+
+absl::Status Trainer::resume(const nlohmann::json& saved) {
+  const SavedState state(saved);
+  const absl::StatusOr<std::uint64_t> random = state.whole_number(kRandom);
+  if (!random.ok()) return random.status();
+  const absl::StatusOr<const nlohmann::json*> data = state.object(kData);
+  if (!data.ok()) return data.status();
+  sampler_.set_random(Random(*random));
+  return restore(**data, data_);
+}
+
+absl::StatusOr<std::vector<std::uint64_t>> Trainer::places(const nlohmann::json& saved, std::size_t blocks) {
+  return SavedState(saved).places(kPlaces, blocks);
+}
+
+absl::StatusOr<std::size_t> Trainer::blocks(const nlohmann::json& saved) {
+  const absl::StatusOr<const nlohmann::json*> data = SavedState(saved).object(kData);
+  return data.ok() ? saved_blocks(**data) : data.status();
+}
+
+absl::StatusOr<std::uint64_t> Trainer::train(std::int64_t iteration, const std::atomic<bool>& stop,
+                                             const Checkpoints& checkpoints) {
   const std::size_t blocks = data_.blocks.size() - 1;
   std::uint64_t sampled = 0;
   for (std::size_t clock = 0; clock < blocks; ++clock) {
     RETURN_IF_ERROR(clock == 0 ? absl::OkStatus() : counts_.clock());
-    RETURN_IF_ERROR(
-        counts_.block_begins([&](std::size_t ahead) { return upcoming(iteration, clock, ahead); }));
+    RETURN_IF_ERROR(counts_.block_begins(
+        [&](std::size_t ahead) { return upcoming(iteration, clock, ahead, checkpoints); }));
     const absl::StatusOr<std::uint64_t> of_block =
         train_block(scheduled_block(clock, part_.rank, part_.workers, blocks), stop);
     if (!of_block.ok()) return of_block.status();
@@ -88,11 +121,13 @@ absl::StatusOr<std::uint64_t> Trainer::train(std::int64_t iteration, const std::
   return sampled;
 }
 
-UpcomingBlock Trainer::upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead) const {
+UpcomingBlock Trainer::upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead,
+                                const Checkpoints& checkpoints) const {
   const std::size_t blocks = data_.blocks.size() - 1;
   auto clocks = static_cast<std::int64_t>(ahead);
   for (clock += ahead; clock >= blocks; clock -= blocks, ++iteration) {
     if (is_evaluated(iteration)) clocks += kClocksOfEvaluation;
+    clocks += checkpoints.clocks_after(iteration);
   }
   if (iteration > options_.iterations) return {};
   const std::size_t block = scheduled_block(clock, part_.rank, part_.workers, blocks);
@@ -142,10 +177,11 @@ absl::Status Trainer::evaluate(std::map<std::string, double>& sums) {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
-  for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
+absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints) {
+  for (std::int64_t iteration = checkpoints.first_iteration(); iteration <= options_.iterations;
+       ++iteration) {
     const auto start = std::chrono::steady_clock::now();
-    const absl::StatusOr<std::uint64_t> sampled = train(iteration, stop);
+    const absl::StatusOr<std::uint64_t> sampled = train(iteration, stop, checkpoints);
     if (!sampled.ok()) return sampled.status();
     RETURN_IF_ERROR(counts_.clock());
     IterationReport report{
@@ -157,6 +193,7 @@ absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
       RETURN_IF_ERROR(last ? absl::OkStatus() : counts_.barrier());
     }
     reporter.iteration(report);
+    RETURN_IF_ERROR(checkpoints.after_iteration(iteration, last, [this] { return state(); }));
   }
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 #include "apps/lda/likelihood.hpp"
 #include "apps/lda/training_data.hpp"
 #include "apps/lda/word_counts.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include <verbena/data_cursor.hpp>
 
 namespace verbena::apps::lda {
@@ -56,16 +57,33 @@ class Trainer {
 
   /// Counts the topics that the tokens have at first. When it returns, those of all workers are counted.
   absl::Status count_topics();
-  /// Runs all iterations. CANCELLED when `stop` is set.
-  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
+  /// Instead: goes on with what was saved, where all topics are counted. The cursors are where they were.
+  /// DATA_LOSS: it cannot be of this data.
+  absl::Status resume(const nlohmann::json& saved);
+  /// How many blocks there were, as laid out.
+  static absl::StatusOr<std::size_t> blocks(const nlohmann::json& saved);
+  /// Where the cursors of so many blocks were.
+  static absl::StatusOr<std::vector<std::uint64_t>> places(const nlohmann::json& saved, std::size_t blocks);
+  /// Runs all iterations, or those that are left. CANCELLED when `stop` is set, and from `checkpoints`, which
+  /// must be those of all calls of train().
+  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints);
+  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop) {
+    Checkpoints none;
+    return run(reporter, stop, none);
+  }
 
   /// Samples each token once, or fewer tokens if a clock ends early. Calls clock() between blocks of words,
   /// but not at the end. Workers train the blocks in turns. Returns how many tokens were sampled.
-  absl::StatusOr<std::uint64_t> train(std::int64_t iteration, const std::atomic<bool>& stop);
+  absl::StatusOr<std::uint64_t> train(std::int64_t iteration, const std::atomic<bool>& stop) {
+    return train(iteration, stop, Checkpoints());
+  }
   /// Adds this worker's parts of the objectives. Collective; it sees all updates.
   absl::Status evaluate(std::map<std::string, double>& sums);
 
  private:
+  absl::StatusOr<std::uint64_t> train(std::int64_t iteration, const std::atomic<bool>& stop,
+                                      const Checkpoints& checkpoints);
+  [[nodiscard]] nlohmann::json state() const;
   /// Calls use(row, tokens) for each word of a mini-batch, while its rows are open.
   template <class Use>
   absl::Status for_each_word(std::size_t block, const ExampleRange& words, const Use& use);
@@ -79,7 +97,8 @@ class Trainer {
     return iteration == options_.iterations || iteration % options_.evaluate_every == 0;
   }
   /// What this worker trains `ahead` clocks after the clock `clock` of an iteration.
-  [[nodiscard]] UpcomingBlock upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead) const;
+  [[nodiscard]] UpcomingBlock upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead,
+                                       const Checkpoints& checkpoints) const;
 
   const TrainingOptions& options_;
   std::size_t vocabulary_;

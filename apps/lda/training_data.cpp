@@ -1,11 +1,19 @@
 #include "apps/lda/training_data.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
+#include "apps/resuming/saved_state.hpp"
+
 namespace verbena::apps::lda {
 namespace {
+
+constexpr const char* kBlocks = "blocks";
+constexpr const char* kTopics = "topics";
+constexpr const char* kListed = "listed_topics";
+constexpr const char* kListSizes = "list_sizes";
 
 /// Documents that are trained, by their index in the corpus's part.
 struct Split {
@@ -63,6 +71,60 @@ HeldOutDocument halve(std::span<const std::uint32_t> tokens, std::uint64_t seed,
     if (is_predicted) --to_predict;
   }
   return result;
+}
+
+nlohmann::json saved(const TrainingData& data) {
+  std::vector<std::uint16_t> listed;
+  std::vector<std::uint32_t> sizes;
+  for (std::size_t document = 0; document < data.document_topics.documents(); ++document) {
+    sizes.push_back(data.document_topics.size(document));
+    data.document_topics.for_each(document, [&](std::size_t topic, std::int32_t /*count*/) {
+      listed.push_back(static_cast<std::uint16_t>(topic));
+    });
+  }
+  nlohmann::json state = nlohmann::json::object();
+  state[kBlocks] = std::uint64_t{data.blocks.size() - 1};
+  state[kTopics] = saved_array(std::span(data.topics));
+  state[kListed] = saved_array(std::span(listed));
+  state[kListSizes] = saved_array(std::span(sizes));
+  return state;
+}
+
+absl::StatusOr<std::size_t> saved_blocks(const nlohmann::json& saved) {
+  return SavedState(saved).whole_number(kBlocks);
+}
+
+absl::Status restore(const nlohmann::json& saved, TrainingData& data) {
+  const SavedState state(saved);
+  DocumentTopics& lists = data.document_topics;
+  absl::StatusOr<std::vector<std::uint16_t>> topics = state.array<std::uint16_t>(kTopics, data.topics.size());
+  if (!topics.ok()) return topics.status();
+  const auto listed = state.array<std::uint16_t>(kListed);
+  if (!listed.ok()) return listed.status();
+  const auto sizes = state.array<std::uint32_t>(kListSizes, lists.documents());
+  if (!sizes.ok()) return sizes.status();
+  std::vector<std::size_t> begin = {0};  // of each document's list
+  for (const std::uint32_t size : *sizes) begin.push_back(begin.back() + size);
+  if (begin.back() != listed->size()) return wrong_state("the documents' topics have other sizes");
+  // What is listed more often than it occurs, or occurs and is not listed, cannot be right: then all lists
+  // have the room that they need.
+  std::vector<std::int32_t> counts(listed->size(), 0);
+  for (std::size_t token = 0; token < topics->size(); ++token) {
+    const std::size_t document = data.documents[token];
+    const auto first = listed->begin() + static_cast<std::ptrdiff_t>(begin[document]);
+    const auto last = listed->begin() + static_cast<std::ptrdiff_t>(begin[document + 1]);
+    const auto found = std::find(first, last, (*topics)[token]);
+    if (found == last || *found >= lists.no_topic()) return wrong_state("a token has an impossible topic");
+    ++counts[static_cast<std::size_t>(found - listed->begin())];
+  }
+  if (std::find(counts.begin(), counts.end(), 0) != counts.end())
+    return wrong_state("a document lists a topic that it does not have");
+  for (std::size_t document = 0; document < sizes->size(); ++document) {
+    lists.set_list(document, std::span(*listed).subspan(begin[document], (*sizes)[document]),
+                   std::span(counts).subspan(begin[document], (*sizes)[document]));
+  }
+  data.topics = *std::move(topics);
+  return absl::OkStatus();
 }
 
 TrainingData lay_out(Corpus& corpus, const SplitOptions& options, Random& random) {

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "apps/data/corpus.hpp"
 #include "apps/lda/kernel.hpp"
 #include <verbena/keys.hpp>
@@ -51,6 +54,15 @@ bool is_held_out(const SplitOptions& options, std::uint64_t document);
 /// `tokens` are ascending: the result does not depend on the order in which they were written, so that a bag
 /// of words gives what its text gives.
 HeldOutDocument halve(std::span<const std::uint32_t> tokens, std::uint64_t seed, std::uint64_t document);
+
+/// The blocks, and what training changes: the topics of tokens, and in which order a document lists its
+/// topics, which decides in which order the sampler adds up numbers.
+nlohmann::json saved(const TrainingData& data);
+/// How many blocks the data had that was saved; any number. DATA_LOSS: it was not saved like this.
+absl::StatusOr<std::size_t> saved_blocks(const nlohmann::json& saved);
+/// Puts into data that was laid out in the same way what saved() has returned. DATA_LOSS: that cannot be of
+/// this data, which is of no use then.
+absl::Status restore(const nlohmann::json& saved, TrainingData& data);
 
 /// Takes the tokens out of the corpus and leaves the rest of it. `random` draws the first topics. The order
 /// of the tokens within a document makes no difference.

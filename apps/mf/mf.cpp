@@ -19,6 +19,7 @@
 #include "apps/enough_memory.hpp"
 #include "apps/mf/trainer.hpp"
 #include "apps/options/numbers.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "protocol/partition.hpp"
@@ -132,13 +133,15 @@ absl::Status push_users(Table<float>& table, const FactorRows& users, std::uint3
 }
 
 /// In each clock a worker trains one block, so each block has a cursor: what a worker has not trained of a
-/// block comes first when it is the block's turn again.
-std::vector<DataCursor> cursors_of(const RatingBlocks& ratings, std::int64_t batch, Session& session) {
+/// block comes first when it is the block's turn again. `places`: where each begins.
+std::vector<DataCursor> cursors_of(const RatingBlocks& ratings, std::int64_t batch, Session& session,
+                                   std::span<const std::uint64_t> places) {
   std::vector<DataCursor> cursors;
   for (std::size_t block = 0; block < ratings.blocks.size(); ++block) {
     const Tile whole = ratings.whole(block);
     cursors.emplace_back(session, DataCursor::Options{.examples = whole.end - whole.begin,
-                                                      .mini_batch = static_cast<std::uint64_t>(batch)});
+                                                      .mini_batch = static_cast<std::uint64_t>(batch),
+                                                      .first = places[block]});
   }
   return cursors;
 }
@@ -155,6 +158,7 @@ class MatrixFactorization final : public EmbeddingApplication {
     return has_test() ? "test_rmse" : "train_rmse";
   }
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
+  [[nodiscard]] bool can_be_resumed() const override { return true; }
 
   void add_options(CLI::App& command) override;
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override;
@@ -178,8 +182,8 @@ class MatrixFactorization final : public EmbeddingApplication {
   absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, std::size_t blocks,
                                Reporter& reporter) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
-  absl::Status train_in_table(WorkerContext& context, const Job& job, FactorRows& users,
-                              Table<float>& items) const;
+  absl::Status train_in_table(WorkerContext& context, const Job& job, FactorRows& users, Table<float>& items,
+                              std::span<const std::uint64_t> places) const;
   absl::Status train_alone(BaselineContext& context) const override;
   absl::Status save_from_tables(Session& session, const ConsistencyModel& consistency, const Job& job,
                                 const FactorRows& users, Table<float>& items) const;
@@ -427,21 +431,30 @@ absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const 
                             .consistency = context.consistency,
                             .allocation = table_allocation(fetch_options().allocation)});
   if (!table.ok()) return table.status();
-  absl::Status status = for_initial_items(
-      format, training_.seed, *job, protocol::RangePartition(items, session.workers()).range(session.rank()),
-      [&](KeyRange range, std::span<const float> packed) { return table->push(range, packed); });
-  if (!status.ok()) return status;
-  if (status = session.barrier(); !status.ok()) return status;
-
   FactorRows users =
       initial_users(format, training_.seed, job->ratings.user_train, session.rank(), session.workers());
-  status = train_in_table(context, *job, users, *table);
+  std::vector<std::uint64_t> places(job->layout.blocks(), 0);
+  if (const nlohmann::json* const saved = context.checkpoints.resumed()) {
+    RETURN_IF_ERROR(Trainer::restore(*saved, users));
+    absl::StatusOr<std::vector<std::uint64_t>> found = Trainer::places(*saved, places.size());
+    if (!found.ok()) return found.status();
+    places = *std::move(found);
+    context.checkpoints.forget_resumed();
+  } else {
+    RETURN_IF_ERROR(for_initial_items(
+        format, training_.seed, *job,
+        protocol::RangePartition(items, session.workers()).range(session.rank()),
+        [&](KeyRange range, std::span<const float> packed) { return table->push(range, packed); }));
+    RETURN_IF_ERROR(session.barrier());
+  }
+  const absl::Status status = train_in_table(context, *job, users, *table, places);
   if (!status.ok() || output_.empty()) return status;
   return save_from_tables(session, context.consistency, *job, users, *table);
 }
 
 absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const Job& job, FactorRows& users,
-                                                 Table<float>& items) const {
+                                                 Table<float>& items,
+                                                 std::span<const std::uint64_t> places) const {
   Session& session = context.session;
   const RowFormat format = this->format();
   const std::size_t slice_rows =
@@ -449,8 +462,8 @@ absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const J
   const double squared_unit = job.scale.deviation * job.scale.deviation;
   const auto train = [&](ItemStore& store, MiniBatchItems* mini_batches = nullptr) {
     return Trainer(training_, job.data, users, store, squared_unit,
-                   cursors_of(job.data.train, training_.batch, session), mini_batches)
-        .run(context.reporter, context.stop);
+                   cursors_of(job.data.train, training_.batch, session, places), mini_batches)
+        .run(context.reporter, context.stop, context.checkpoints);
   };
   const FetchOptions fetch = fetch_options();
   const bool ahead = fetch.lookahead > 0;
@@ -473,7 +486,8 @@ absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const J
 absl::Status MatrixFactorization::save_from_tables(Session& session, const ConsistencyModel& consistency,
                                                    const Job& job, const FactorRows& users,
                                                    Table<float>& items) const {
-  absl::StatusOr<Table<float>> table = session.table<float>({.name = "mf.users",
+  // It begins with zeros also where the session goes on from a checkpoint, as "verbena." says.
+  absl::StatusOr<Table<float>> table = session.table<float>({.name = "verbena.mf.users",
                                                              .rows = job.ratings.user_names.size(),
                                                              .width = items.width(),
                                                              .consistency = consistency});

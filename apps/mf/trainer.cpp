@@ -8,12 +8,16 @@
 #include <utility>
 
 #include "apps/divergence.hpp"
+#include "apps/resuming/saved_state.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps::mf {
 namespace {
 
 constexpr std::int64_t kClocksOfEvaluation = 2;  // it has two barriers
+// What is saved.
+constexpr const char* kUsers = "users";
+constexpr const char* kPlaces = "places";
 
 }  // namespace
 
@@ -36,15 +40,38 @@ Trainer::Trainer(const TrainingOptions& options, const TrainingData& data, Facto
   }
 }
 
-absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
-  for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
-    RETURN_IF_ERROR(run_iteration(iteration, reporter, stop));
+absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints) {
+  for (std::int64_t iteration = checkpoints.first_iteration(); iteration <= options_.iterations;
+       ++iteration) {
+    RETURN_IF_ERROR(run_iteration(iteration, reporter, stop, checkpoints));
+    RETURN_IF_ERROR(
+        checkpoints.after_iteration(iteration, iteration == options_.iterations, [this] { return state(); }));
   }
   return stop.load(std::memory_order_relaxed) ? absl::CancelledError("stopped") : absl::OkStatus();
 }
 
-absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
-                                    const std::atomic<bool>& stop) {
+nlohmann::json Trainer::state() const {
+  std::vector<float> packed(users_.size() * users_.format().width());
+  users_.pack(packed);
+  nlohmann::json state = nlohmann::json::object();
+  state[kUsers] = saved_array(std::span(packed));
+  state[kPlaces] = saved_places(cursors_);
+  return state;
+}
+
+absl::Status Trainer::restore(const nlohmann::json& saved, FactorRows& users) {
+  const auto packed = SavedState(saved).array<float>(kUsers, users.size() * users.format().width());
+  if (!packed.ok()) return packed.status();
+  users.unpack(*packed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::uint64_t>> Trainer::places(const nlohmann::json& saved, std::size_t blocks) {
+  return SavedState(saved).places(kPlaces, blocks);
+}
+
+absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter, const std::atomic<bool>& stop,
+                                    const Checkpoints& checkpoints) {
   const double learning_rate =
       options_.learning_rate * std::pow(options_.decay, static_cast<double>(iteration - 1));
   const Step step{.learning_rate = static_cast<float>(learning_rate),
@@ -54,8 +81,8 @@ absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t clock = 0; clock < blocks; ++clock) {
     const std::size_t block = scheduled_block(clock, data_.rank, data_.workers, blocks);
-    absl::Status status =
-        items_.block_begins([&](std::size_t ahead) { return upcoming(iteration, clock + ahead, ahead); });
+    absl::Status status = items_.block_begins(
+        [&](std::size_t ahead) { return upcoming(iteration, clock + ahead, ahead, checkpoints); });
     if (!status.ok()) return status;
     const absl::StatusOr<std::uint64_t> trained =
         mini_batches_ == nullptr ? train_block(block, step, stop) : train_mini_batches(block, step, stop);
@@ -79,11 +106,13 @@ bool Trainer::is_evaluated(std::int64_t iteration) const {
   return iteration % options_.evaluate_every == 0 || iteration == options_.iterations;
 }
 
-UpcomingBlock Trainer::upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead) const {
+UpcomingBlock Trainer::upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead,
+                                const Checkpoints& checkpoints) const {
   const std::size_t blocks = data_.train.blocks.size();
   UpcomingBlock block{.clocks = static_cast<std::int64_t>(ahead)};
   for (; clock >= blocks; clock -= blocks, ++iteration) {
     if (is_evaluated(iteration)) block.clocks += kClocksOfEvaluation;
+    block.clocks += checkpoints.clocks_after(iteration);
   }
   if (iteration > options_.iterations) return {};
   block.rows = data_.train.rows(scheduled_block(clock, data_.rank, data_.workers, blocks));

@@ -13,6 +13,7 @@
 #include "apps/mf/blocks.hpp"
 #include "apps/mf/item_store.hpp"
 #include "apps/mf/model.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include <verbena/data_cursor.hpp>
 
 namespace verbena::apps::mf {
@@ -50,14 +51,26 @@ class Trainer {
   Trainer(const TrainingOptions& options, const TrainingData& data, FactorRows& users, ItemStore& items,
           double squared_unit, std::vector<DataCursor> cursors = {}, MiniBatchItems* mini_batches = nullptr);
 
-  /// Runs all iterations. CANCELLED when `stop` is set; diverged() when the model has diverged.
-  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
+  /// Runs all iterations, or those that are left. CANCELLED when `stop` is set, and from `checkpoints`;
+  /// diverged() when the model has diverged.
+  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints);
+  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop) {
+    Checkpoints none;
+    return run(reporter, stop, none);
+  }
+  /// What `checkpoints` have saved: the users' rows; and where the cursors of so many blocks were. DATA_LOSS:
+  /// it cannot be of these.
+  static absl::Status restore(const nlohmann::json& saved, FactorRows& users);
+  static absl::StatusOr<std::vector<std::uint64_t>> places(const nlohmann::json& saved, std::size_t blocks);
 
  private:
-  absl::Status run_iteration(std::int64_t iteration, Reporter& reporter, const std::atomic<bool>& stop);
+  absl::Status run_iteration(std::int64_t iteration, Reporter& reporter, const std::atomic<bool>& stop,
+                             const Checkpoints& checkpoints);
+  [[nodiscard]] nlohmann::json state() const;
   [[nodiscard]] bool is_evaluated(std::int64_t iteration) const;
   /// The block of that clock, counted from the start of the iteration and on into later ones.
-  [[nodiscard]] UpcomingBlock upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead) const;
+  [[nodiscard]] UpcomingBlock upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead,
+                                       const Checkpoints& checkpoints) const;
   struct PlacedTile {
     Tile tile;
     const Slice* slice = nullptr;

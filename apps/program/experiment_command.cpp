@@ -104,6 +104,11 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
   const CarryOutRun carry_out = [&](const RunOptions& given, Application& application,
                                     const ApplicationOptions& options) {
     RunOptions run = given;
+    if (!run.job.checkpoints.folder.empty() || !run.job.checkpoints.resume_from.empty()) {
+      end.status =
+          absl::InvalidArgumentError("--checkpoint, --resume-from: each run of an experiment is whole");
+      return kExitFailed;
+    }
     end.status = prepare_host_run(run, application);
     if (!end.status.ok()) return kExitFailed;
     const RunSettings settings = run_settings(application, options, run.job, run.baseline);

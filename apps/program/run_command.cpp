@@ -11,6 +11,7 @@
 #include "apps/launcher/cluster_run.hpp"
 #include "apps/launcher/host_run.hpp"
 #include "apps/launcher/program_run.hpp"
+#include "apps/launcher/resume_notes.hpp"
 #include "apps/launcher/run_outputs.hpp"
 #include "apps/program/commands.hpp"
 #include "apps/report/exit_status.hpp"
@@ -21,7 +22,9 @@ namespace verbena::apps {
 namespace {
 
 int run_on_this_host(RunOptions run, Application& application, const ApplicationOptions& options) {
-  if (absl::Status status = prepare_host_run(run, application); !status.ok()) return report_error(status);
+  absl::Status status = prepare_host_run(run, application);
+  if (status.ok()) status = decide_resume(run.job, application, options, run.quiet);
+  if (!status.ok()) return report_error(status);
   const absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run, application, options);
   if (!outputs.ok()) return report_error(outputs.status());
   const HostRunEnd ended = carry_out_host_run(run, application, options, (*outputs)->monitor());
@@ -45,8 +48,9 @@ int run_application(const RunOptions& given, Application& application, const App
   RunOptions run = given;
   if (absl::Status status = job::check_started_apart(); !status.ok()) return report_error(status);
   const std::optional<int> ended = run_as_one_of_many([&](ClusterOptions cluster) {
-    cluster.worker_jobs = [&application](const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
-      return worker_jobs(role, application, outlet, stop);
+    cluster.worker_jobs = [&](const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
+      return worker_jobs(role, application, outlet, stop,
+                         [&] { return resume_notes(application, options, role.job); });
     };
     return run_in_cluster(std::move(run), application, options, cluster);
   });
@@ -89,12 +93,14 @@ void add_application(CLI::App& command, Application& application, const CarryOut
   add_consistency_options(*app, options->job);
   add_server_options(*app, options->job);
   add_condition_options(*app, options->job);
+  add_checkpoint_options(*app, options->job, /*of_run=*/true);
   add_output_options(*app, *options);
   add_verbose_option(*app, options->job);
   const std::string name(application.name());
   app->footer(examples(
       {fmt::format("verbena run {} --data FILE --servers 2 --workers 2", name),
        fmt::format("verbena run {} --data FILE --workers 2 --consistency essp:2 --report run.html", name),
+       fmt::format("verbena run {} --data FILE --workers 2 --checkpoint DIR --resume", name),
        fmt::format("verbena run {} --data FILE --baseline", name)}));
   app->callback([app, options, arguments, run, carry_out, &application] {
     options->servers_given = app->count("--servers") > 0;

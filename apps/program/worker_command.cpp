@@ -6,6 +6,7 @@
 
 #include "apps/data/distinct_files.hpp"
 #include "apps/launcher/child_command.hpp"
+#include "apps/launcher/resume_notes.hpp"
 #include "apps/launcher/roles.hpp"
 #include "apps/launcher/run_settings.hpp"
 #include "apps/options/numbers.hpp"
@@ -21,7 +22,8 @@ struct WorkerOptions {
   bool baseline = false;
 };
 
-absl::Status check(const WorkerOptions& options, Application& application) {
+absl::Status check(const WorkerOptions& options, Application& application,
+                   const ApplicationOptions& arguments) {
   const ChildOptions& child = options.child;
   if (child.rank >= child.job.workers) {
     return absl::InvalidArgumentError(
@@ -31,14 +33,19 @@ absl::Status check(const WorkerOptions& options, Application& application) {
   RETURN_IF_ERROR(options.baseline ? check(child.job) : check_by_hand(child.job));
   Files files = application.files();
   files.reads("--secret-file", child.job.transport.secret_file);
+  files.writes("--checkpoint", child.job.checkpoints.folder);
   RETURN_IF_ERROR(check_distinct(files));
-  return check_application(application, child.job, options.baseline);
+  RETURN_IF_ERROR(check_application(application, child.job, options.baseline));
+  if (child.job.checkpoints.resume_from.empty()) return absl::OkStatus();
+  const absl::StatusOr<CheckpointSummary> checkpoint = read_checkpoint(child.job.checkpoints.resume_from);
+  if (!checkpoint.ok()) return checkpoint.status();
+  return check_resume(*checkpoint, application, arguments, child.job);
 }
 
 int run_worker(WorkerOptions options, Application& application, const ApplicationOptions& arguments,
                const job::LaunchLetter& letter) {
   options.child.letter = letter;
-  if (absl::Status status = check(options, application); !status.ok()) return report_error(status);
+  if (absl::Status status = check(options, application, arguments); !status.ok()) return report_error(status);
   ChildOptions& child = options.child;
   if (!child.letter.launched()) {
     child.job.transport = decided_by_hand(child.job);
@@ -61,7 +68,8 @@ int run_worker(WorkerOptions options, Application& application, const Applicatio
       child, outlet,
       [&](const Role& role, Outlet& to, const std::atomic<bool>& stop) -> absl::StatusOr<ProcessJobs> {
         if (options.baseline) return baseline_jobs(application, to, stop);
-        return worker_jobs(role, application, to, stop);
+        return worker_jobs(role, application, to, stop,
+                           [&] { return resume_notes(application, arguments, role.job); });
       });
   if (status == kExitOk && !child.letter.launched()) console.finish();
   return status;
@@ -98,6 +106,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
     add_secret_options(*app, job.transport, kProcessOptions);
     add_consistency_options(*app, job);
     add_condition_options(*app, job);
+    add_checkpoint_options(*app, job, /*of_run=*/false);
     add_verbose_option(*app, job);
     app->add_flag("--baseline", options->baseline, "Train in a plain loop, without a parameter server.")
         ->group(kProcessOptions);

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps::word2vec {
@@ -35,6 +37,16 @@ Trainer::Trainer(const TrainingOptions& options, const TrainingData& data, const
       evaluation_threads_(evaluation_threads),
       random_(options.seed, data.rank),
       pieces_(slots()) {}
+
+std::string Trainer::random_state() const {
+  return std::to_string(random_.state());
+}
+
+bool Trainer::set_random_state(const std::string& text) {
+  const std::optional<std::uint64_t> state = base::parse_decimal<std::uint64_t>(text);
+  if (state) random_ = Random(*state);
+  return state.has_value();
+}
 
 void Trainer::prepare(std::size_t slot, const Place& place) {
   Piece& piece = pieces_[slot];

@@ -58,6 +58,8 @@ class Trainer final : public Training {
     float learning_rate = 0;
   };
 
+  [[nodiscard]] std::string random_state() const override;
+  bool set_random_state(const std::string& text) override;
   void prepare(std::size_t slot, const Place& place) override;
   void train(std::size_t slot, std::span<const RowPointers> rows,
              std::map<std::string, double>& sums) override;

@@ -23,6 +23,7 @@
 #include "apps/embedding/schedule.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/options/numbers.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "apps/word2vec/merging.hpp"
 #include "apps/word2vec/trainer.hpp"
 #include "apps/word2vec/uses.hpp"
@@ -123,6 +124,12 @@ class Word2Vec final : public EmbeddingApplication {
     return held_out_ > 0 ? "held_out_mrr" : "train_loss";
   }
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
+  [[nodiscard]] bool can_be_resumed() const override { return true; }
+  /// Not --iterations: the learning rate falls until the last one.
+  [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
+    return option == "evaluate-every" || option == "barrier-every" || option == "neighbours" ||
+           option == "top-words";
+  }
 
   void add_options(CLI::App& command) override;
   [[nodiscard]] Files files() const override;
@@ -432,7 +439,8 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   absl::StatusOr<Table<float>> outputs = open("word2vec.outputs");
   if (!outputs.ok()) return outputs.status();
   TableRows rows(session, std::array{*inputs, *outputs}, context.watch, fetch);
-  RETURN_IF_ERROR(rows.initialize(first_rows(*job)));
+  const nlohmann::json* const saved = context.checkpoints.resumed();
+  if (saved == nullptr) RETURN_IF_ERROR(rows.initialize(first_rows(*job)));
   const absl::StatusOr<std::vector<std::int64_t>> words = numbers_of_all_workers(
       session, "word2vec.words", static_cast<std::int64_t>(job->data.text.words.size()),
       table_allocation(fetch.allocation));
@@ -463,15 +471,17 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
     if (status.ok()) status = rows.intend_for_ever();
     if (!status.ok()) return status;
   } else {
-    cursors = cursors_of_clocks(session, job->data.text.words.size(),
-                                static_cast<std::size_t>(training_.clocks_per_iteration),
-                                static_cast<std::uint64_t>(training_.batch));
+    absl::StatusOr<std::vector<DataCursor>> made = cursors_of_clocks(
+        session, job->data.text.words.size(), static_cast<std::size_t>(training_.clocks_per_iteration),
+        static_cast<std::uint64_t>(training_.batch), saved);
+    if (!made.ok()) return made.status();
+    cursors = *std::move(made);
   }
   const WindowMaker maker(job->subsampling, job->noise, windows());
   TrainingOptions options = training_;
   options.barrier_every = barrier_every(context.consistency);
-  absl::Status status =
-      Trainer(options, job->data, maker, rows, 1, std::move(cursors)).run(context.reporter, context.stop);
+  absl::Status status = Trainer(options, job->data, maker, rows, 1, std::move(cursors))
+                            .run(context.reporter, context.stop, context.checkpoints);
   // Its last evaluation has waited until all workers have trained.
   if (!status.ok() || session.rank() != 0) return status;
   return present(*job, rows, context.reporter);

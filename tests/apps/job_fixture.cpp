@@ -1,7 +1,10 @@
 #include "tests/apps/job_fixture.hpp"
 
+#include <gmock/gmock.h>
+
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <future>
 
 namespace verbena::apps {
@@ -19,17 +22,28 @@ std::map<std::string, double> JobTest::train(Application& application, const Job
   statistics_ = std::vector<SessionStatistics>(job.workers);
   verbena::testing::ClusterOptions options = verbena::testing::over(job.maps, job.servers, job.workers);
   options.lanes = job.lanes;
+  options.resume = job.resume;
   if (job.maps == verbena::testing::Maps::kAll) options.read_path = job.read_path;
+  const bool saves = !job.checkpoints.folder.empty();
+  const std::atomic<bool> never = false;
+  std::atomic<std::uint64_t> agreement = 0;
   const verbena::testing::ClusterResult result =
-      verbena::testing::run_cluster(options, [&](Session& session) {
+      verbena::testing::run_cluster(options, [&](Session& session) -> absl::Status {
         const std::uint32_t rank = session.rank();
         Recorder& recorder = recorders_[rank];
+        if (job.stop_after >= 0) recorder.stop_after = job.stop_after + rank;
         if (job.after_iteration)
           recorder.after_iteration = [&](std::int64_t iteration) { job.after_iteration(rank, iteration); };
         Slowdown slowdown(job.slow, rank);
-        WorkerContext context{session, job.consistency, recorder, recorder.stop, slowdown};
-        absl::Status status = application.run_worker(context);
+        Checkpoints checkpoints(session, recorder, job.checkpoints);
+        if (saves) checkpoints.save_at_stop(recorder.stop, agreement);
+        WorkerContext context{session,  job.consistency, recorder, saves ? never : recorder.stop,
+                              slowdown, checkpoints};
+        absl::Status status = checkpoints.load();
+        if (status.ok()) status = application.run_worker(context);
         statistics_[rank] = session.statistics();
+        if (checkpoints.has_stopped()) return absl::OkStatus();
+        if (status.ok()) checkpoints.finish();
         return status;
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
@@ -97,6 +111,85 @@ void JobTest::expect_the_same_bits_however_read(
       << "cached, from other servers and lanes";
   EXPECT_TRUE(in_place == saved_by({.workers = 3, .maps = verbena::testing::Maps::kNone}))
       << "from a network";
+}
+
+void JobTest::expect_the_same_bits_when_resumed(
+    const Parsed& parsed, const std::function<std::string(const std::string& path)>& saved,
+    const std::vector<std::string>& arguments, std::int64_t stop_after) {
+  const auto saved_by = [&](const std::string& name, Job job) {
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), {"--output", path(name)});
+    job.workers = 3;
+    train(*parsed(all), job);
+    return saved(path(name));
+  };
+  for (const char* const folder : {"at a stop", "by turns"}) std::filesystem::remove_all(path(folder));
+  const std::string whole = saved_by("whole", {});
+  EXPECT_GT(whole.size(), 100U);
+  const auto iterations = static_cast<std::int64_t>(recorders_[0].reports.size());
+
+  EXPECT_EQ(saved_by("stopped", {.checkpoints = {.folder = path("at a stop"), .every = iterations + 1},
+                                 .stop_after = stop_after}),
+            "");
+  EXPECT_THAT(recorders_[0].lines,
+              ::testing::Contains(::testing::HasSubstr("saved as " + path("at a stop"))));
+  const auto done = static_cast<std::int64_t>(recorders_[0].reports.size());
+  EXPECT_GE(done, stop_after + 2) << "the last worker to be asked";
+  EXPECT_LT(done, iterations);
+  for (const Recorder& recorder : recorders_) EXPECT_EQ(recorder.reports.back().iteration, done);
+  absl::StatusOr<CheckpointSummary> checkpoint = newest_checkpoint(path("at a stop"));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ(checkpoint->notes.at(kIterationNote), std::to_string(done));
+  EXPECT_TRUE(whole == saved_by("resumed", {.resume = checkpoint->path})) << "after a stop";
+  EXPECT_EQ(recorders_[0].reports.front().iteration, done + 1);
+  EXPECT_EQ(recorders_[0].reports.back().iteration, iterations);
+
+  EXPECT_TRUE(whole == saved_by("saved", {.checkpoints = {.folder = path("by turns"), .every = stop_after}}))
+      << "saved from time to time";
+  checkpoint = newest_checkpoint(path("by turns"));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ(checkpoint->notes.at(kIterationNote), std::to_string((iterations - 1) / stop_after * stop_after));
+  EXPECT_TRUE(whole == saved_by("resumed", {.servers = 1, .lanes = 3, .resume = checkpoint->path}))
+      << "on another number of servers";
+}
+
+void JobTest::expect_the_same_bits_in_two_halves(
+    const Parsed& parsed, const std::function<std::string(const std::string& path)>& saved,
+    const std::vector<std::string>& once, const std::vector<std::string>& twice) {
+  std::filesystem::remove_all(path("half"));
+  const auto saved_by = [&](std::vector<std::string> arguments, Job job) {
+    arguments.insert(arguments.end(), {"--output", path("halves")});
+    job.workers = 3;
+    train(*parsed(arguments), job);
+    return saved(path("halves"));
+  };
+  const std::string whole = saved_by(twice, {});
+  const std::int64_t half = parsed(once)->iterations();
+  EXPECT_EQ(parsed(twice)->iterations(), 2 * half);
+  const Job first{.checkpoints = {.folder = path("half"), .every = half, .after_last = true}};
+  EXPECT_FALSE(whole == saved_by(once, first));
+  const absl::StatusOr<CheckpointSummary> checkpoint = newest_checkpoint(path("half"));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_TRUE(whole == saved_by(twice, {.resume = checkpoint->path}));
+}
+
+std::map<std::string, double> JobTest::stop_and_resume(Application& application, Job job,
+                                                       std::int64_t stop_after) {
+  std::filesystem::remove_all(path("checkpoints"));
+  job.checkpoints = {.folder = path("checkpoints"), .every = stop_after};
+  job.stop_after = stop_after;
+  train(application, job);
+  const std::int64_t done = recorders_[0].reports.back().iteration;
+  EXPECT_LT(done, application.iterations());
+  for (const Recorder& recorder : recorders_) EXPECT_EQ(recorder.reports.back().iteration, done);
+  const absl::StatusOr<CheckpointSummary> checkpoint = newest_checkpoint(path("checkpoints"));
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
+  if (!checkpoint.ok()) return {};
+  job.stop_after = -1;
+  job.resume = checkpoint->path;
+  std::map<std::string, double> objectives = train(application, job);
+  EXPECT_EQ(recorders_[0].reports.front().iteration, done + 1);
+  return objectives;
 }
 
 void JobTest::expect_idle_workers_to_change_little(const Parsed& parsed, const std::string& objective,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/conditions/slowdown.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "tests/apps/application_fixture.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/temporary_folder.hpp"
@@ -29,6 +30,11 @@ class JobTest : public ::testing::Test {
     verbena::testing::Maps maps = verbena::testing::Maps::kAll;
     std::vector<SlowRule> slow = {};
     std::function<void(std::uint32_t rank, std::int64_t iteration)> after_iteration = {};
+    CheckpointPlan checkpoints = {};
+    std::string resume = {};  ///< the checkpoint that it goes on from; empty: from the beginning
+    /// Worker r is asked to stop after this iteration + r, so that each comes later than the one before.
+    /// REQUIRES: checkpoints.folder. −1: none is.
+    std::int64_t stop_after = -1;
   };
 
   [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
@@ -57,6 +63,20 @@ class JobTest : public ::testing::Test {
   void expect_the_same_bits_however_read(const Parsed& parsed,
                                          const std::function<std::string(const std::string& path)>& saved,
                                          const std::vector<std::string>& arguments = {});
+  /// Three workers under BSP save the same bytes, whether they are stopped and gone on with, saved from time
+  /// to time, or neither. `stop_after`: an iteration with at least four after it.
+  void expect_the_same_bits_when_resumed(const Parsed& parsed,
+                                         const std::function<std::string(const std::string& path)>& saved,
+                                         const std::vector<std::string>& arguments, std::int64_t stop_after);
+  /// The same where training ends, is saved, and is gone on with for as long again. `once` and `twice`: the
+  /// arguments that say for how long, of iterations and twice as many.
+  void expect_the_same_bits_in_two_halves(const Parsed& parsed,
+                                          const std::function<std::string(const std::string& path)>& saved,
+                                          const std::vector<std::string>& once,
+                                          const std::vector<std::string>& twice);
+  /// Stops the job after an iteration or some more, and goes on. Returns the objectives at the end.
+  std::map<std::string, double> stop_and_resume(Application& application, Job job, std::int64_t stop_after);
+
   /// One worker has all of the data. Three more workers, which have none, change `objective` by at most the
   /// share `tolerance`, under all models that can have static tables but VAP.
   void expect_idle_workers_to_change_little(const Parsed& parsed, const std::string& objective,

@@ -10,6 +10,7 @@
 
 #include "apps/data/output_file.hpp"
 #include "apps/options/numbers.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
 #include <verbena/table.hpp>
 
@@ -49,6 +50,8 @@ class Counter : public Application {
     return output_.empty() ? absl::OkStatus() : OutputFile::check(output_);
   }
   [[nodiscard]] std::int64_t iterations() const override { return iterations_; }
+  [[nodiscard]] bool can_be_resumed() const override { return true; }
+  [[nodiscard]] bool may_change_on_resume(std::string_view option) const override { return option != "seed"; }
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
     return {{"counted", sums.at("count")}, {"workers_heard", sums.at("workers")}};
@@ -82,12 +85,15 @@ class Counter : public Application {
     std::vector<std::int64_t> values(kRows * kWidth);
     const std::vector<std::int64_t> ones(kRows * kWidth, 1);
     if (first) context.reporter.progress("reading data", 1, 1);
-    for (std::int64_t iteration = 1; iteration <= iterations_; ++iteration) {
+    Checkpoints& checkpoints = context.checkpoints;
+    for (std::int64_t iteration = checkpoints.first_iteration(); iteration <= iterations_; ++iteration) {
       RETURN_IF_ERROR(misbehave(first && iteration == 2, context.stop));
       RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
       RETURN_IF_ERROR(table->push(KeyRange{0, kRows}, ones));
       RETURN_IF_ERROR(context.session.clock());
       report(context.reporter, iteration, static_cast<double>(values[0]));
+      RETURN_IF_ERROR(checkpoints.after_iteration(iteration, iteration == iterations_,
+                                                  [] { return nlohmann::json::object(); }));
       if (context.stop) return absl::CancelledError("stopped");
     }
     RETURN_IF_ERROR(context.session.barrier());

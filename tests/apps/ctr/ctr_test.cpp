@@ -640,8 +640,13 @@ TEST_F(CtrTest, WorkersWithDifferentExamplesAreTold) {
         Recorder recorder;
         const std::atomic<bool> stop = false;
         TrainingWatch watch;
-        WorkerContext context{
-            .session = session, .consistency = Ssp{1}, .reporter = recorder, .stop = stop, .watch = watch};
+        Checkpoints none;
+        WorkerContext context{.session = session,
+                              .consistency = Ssp{1},
+                              .reporter = recorder,
+                              .stop = stop,
+                              .watch = watch,
+                              .checkpoints = none};
         return (session.rank() == 0 ? one : other)->run_worker(context);
       });
   EXPECT_THAT(verbena::testing::message_of(result.first_error()),
@@ -654,6 +659,33 @@ TEST_F(CtrTest, TheSameBitsHoweverRowsAreRead) {
         return parsed(std::move(arguments), {{"--batch", "500"}, {"--rank", "2"}});
       },
       contents);
+}
+
+TEST_F(CtrTest, TheSameBitsWhenResumed) {
+  // A pass has ten iterations: so one ends within the first pass, and one at its end.
+  for (const std::int64_t stop_after : {3, 8}) {
+    expect_the_same_bits_when_resumed(
+        [&](std::vector<std::string> arguments) {
+          return parsed(std::move(arguments), {{"--batch", "500"}, {"--rank", "2"}, {"--passes", "2"}});
+        },
+        contents, {}, stop_after);
+  }
+}
+
+TEST_F(CtrTest, TheSameBitsInTwoHalves) {
+  expect_the_same_bits_in_two_halves(
+      [&](std::vector<std::string> arguments) {
+        return parsed(std::move(arguments), {{"--batch", "500"}, {"--rank", "2"}});
+      },
+      contents, {"--passes", "1"}, {"--passes", "2"});
+}
+
+TEST_F(CtrTest, TheSameBitsWhenResumedInBlocks) {
+  expect_the_same_bits_when_resumed(
+      [&](std::vector<std::string> arguments) {
+        return parsed(std::move(arguments), {{"--solver", "block"}, {"--tolerance", "0"}, {"--passes", "8"}});
+      },
+      contents, {}, 2);
 }
 
 TEST_F(CtrTest, LearnsUnderEveryModel) {

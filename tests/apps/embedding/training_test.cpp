@@ -67,6 +67,8 @@ class TrainingOfNothing final : public Training {
   double loss = 1;
 
  private:
+  [[nodiscard]] std::string random_state() const override { return {}; }
+  bool set_random_state(const std::string& /*text*/) override { return true; }
   void prepare(std::size_t slot, const Place& place) override {
     EXPECT_LT(slot, slots());
     EXPECT_TRUE(prepared_.emplace(slot, place.examples).second) << "slot " << slot << " is in use";

@@ -158,6 +158,24 @@ TEST_F(KgeTest, TheSameBitsHoweverRowsAreRead) {
   expect_the_same_bits_however_read(parsed_, saved, {"--iterations", "3", "--lookahead", "0"});
 }
 
+TEST_F(KgeTest, TheSameBitsInTwoHalves) {
+  expect_the_same_bits_in_two_halves(parsed_, saved, {"--iterations", "3"}, {"--iterations", "6"});
+}
+
+TEST_F(KgeTest, TheSameBitsWhenResumed) {
+  expect_the_same_bits_when_resumed(parsed_, saved, {"--iterations", "8", "--evaluate-every", "3"}, 2);
+}
+
+TEST_F(KgeTest, RowsThatMoveGoOn) {
+  for (const auto& [allocation, model] :
+       {std::pair<const char*, ConsistencyModel>("localize", Sequential{}), {"intent", Asp{}}}) {
+    SCOPED_TRACE(allocation);
+    const auto application = parsed({"--allocation", allocation});
+    const auto found = stop_and_resume(*application, {.consistency = model, .workers = 3}, 4);
+    EXPECT_GT(found.at("test_mrr"), 0.5);
+  }
+}
+
 TEST_F(KgeTest, OneWorkerLearnsWhatThePlainLoopDoes) {
   const double alone = objectives({}).at("test_mrr");
   train(Bsp{}, 1, "worker");

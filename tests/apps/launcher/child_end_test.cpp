@@ -6,6 +6,8 @@
 #include <csignal>
 #include <optional>
 
+#include "apps/launcher/stop_signals.hpp"
+
 namespace verbena::apps {
 namespace {
 
@@ -33,6 +35,8 @@ TEST(JudgeEndTest, WhatNobodyHasAskedForOrSaidIsAFailure) {
 TEST(JudgeEndTest, OnlyWhatItWasAskedForIsExcused) {
   EXPECT_EQ(cause_of(SIGTERM, {.asked_to_end = true}), std::nullopt);
   EXPECT_EQ(cause_of(kEndedOnSigterm, {.asked_to_end = true}), std::nullopt);
+  EXPECT_EQ(cause_of(kSaveSignal, {.asked_to_end = true}), std::nullopt) << "before it could save anything";
+  EXPECT_EQ(cause_of(kSaveSignal, {}), job::Cause::kKilled);
   EXPECT_EQ(cause_of(kEndedOnSigterm, {}), job::Cause::kSilentEnd);
   EXPECT_EQ(cause_of(SIGKILL, {.asked_to_end = true}), job::Cause::kKilled);
   EXPECT_EQ(cause_of(SIGKILL, {.asked_to_end = true, .killed = true}), std::nullopt);

@@ -198,13 +198,65 @@ TEST_F(LdaTest, TheSameBitsHoweverRowsAreRead) {
   expect_the_same_bits_however_read(parsed_, contents, {"--topics", "8", "--iterations", "3"});
 }
 
+TEST_F(LdaTest, TheSameBitsInTwoHalves) {
+  expect_the_same_bits_in_two_halves(parsed_, contents, {"--topics", "8", "--iterations", "3"},
+                                     {"--topics", "8", "--iterations", "6"});
+}
+
+TEST_F(LdaTest, TheSameBitsWhenResumed) {
+  expect_the_same_bits_when_resumed(parsed_, contents,
+                                    {"--topics", "8", "--iterations", "8", "--evaluate-every", "3"}, 2);
+}
+
+TEST_F(LdaTest, WhatWasSavedMustBeOfTheData) {
+  const auto laid_out = [&](std::uint64_t seed) {
+    absl::StatusOr<Corpus> corpus = read_corpus({.path = data()});
+    EXPECT_TRUE(corpus.ok());
+    Random random(seed);
+    return lay_out(*corpus, {.topics = kTopics}, random);
+  };
+  const TrainingData trained = laid_out(1);
+  TrainingData fresh = laid_out(2);
+  EXPECT_NE(fresh.topics, trained.topics);
+  const nlohmann::json saved = lda::saved(trained);
+  EXPECT_EQ(*saved_blocks(saved), 1U);
+  ASSERT_TRUE(restore(saved, fresh).ok());
+  EXPECT_EQ(fresh.topics, trained.topics);
+  EXPECT_EQ(lda::saved(fresh), saved);
+  for (const char* const name : {"topics", "listed_topics", "list_sizes"}) {
+    SCOPED_TRACE(name);
+    nlohmann::json changed = saved;
+    changed[name].get_binary()[1] ^= 0x80U;  // far more topics than there are
+    EXPECT_EQ(restore(changed, fresh).code(), absl::StatusCode::kDataLoss);
+    changed[name].get_binary().resize(4);
+    EXPECT_EQ(restore(changed, fresh).code(), absl::StatusCode::kDataLoss);
+    changed.erase(name);
+    EXPECT_EQ(restore(changed, fresh).code(), absl::StatusCode::kDataLoss);
+  }
+}
+
 class LdaModelFileTest : public LdaTest,
-                         public ::testing::WithParamInterface<std::pair<const char*, ConsistencyModel>> {};
+                         public ::testing::WithParamInterface<std::pair<const char*, ConsistencyModel>> {
+ protected:
+  void expect_every_token_once();
+};
 
 TEST_P(LdaModelFileTest, CountsEveryTokenOnce) {
   const auto& [allocation, model] = GetParam();
   run_job({"--topics", "8", "--iterations", "4", "--output", path("model"), "--allocation", allocation}, 3,
           model);
+  expect_every_token_once();
+}
+
+TEST_P(LdaModelFileTest, CountsEveryTokenOnceWhenResumed) {
+  const auto& [allocation, model] = GetParam();
+  const auto application =
+      parsed({"--topics", "8", "--iterations", "12", "--output", path("model"), "--allocation", allocation});
+  stop_and_resume(*application, {.consistency = model, .workers = 3}, 2);
+  expect_every_token_once();
+}
+
+void LdaModelFileTest::expect_every_token_once() {
   const auto& summaries = recorders_[0].summaries;
   std::ifstream file(path("model"));
   std::string line;

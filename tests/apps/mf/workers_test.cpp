@@ -76,6 +76,36 @@ TEST_F(MfWorkersTest, TheSameBitsHoweverRowsAreRead) {
   }
 }
 
+TEST_F(MfWorkersTest, TheSameBitsWhenResumed) {
+  const auto saved = [](const std::string& prefix) {
+    return testing::contents(prefix + ".users.tsv") + testing::contents(prefix + ".items.tsv");
+  };
+  const Parsed parsed = [&](std::vector<std::string> arguments) {
+    return with_options(make_mf(), std::move(arguments),
+                        {{"--data", folder_.path("ratings")}, {"--rank", "3"}, {"--iterations", "8"}});
+  };
+  expect_the_same_bits_when_resumed(parsed, saved, {}, 2);
+  expect_the_same_bits_in_two_halves(parsed, saved, {"--iterations", "3"}, {"--iterations", "6"});
+}
+
+TEST_F(MfWorkersTest, GoesOnUnderEveryModel) {
+  const auto parsed = [&](const std::string& allocation) {
+    return with_options(make_mf(), {"--data", folder_.path("ratings"), "--rank", "3", "--iterations", "20",
+                                    "--allocation", allocation});
+  };
+  for (const auto& [allocation, model] : {std::pair<const char*, ConsistencyModel>("static", Ssp{1}),
+                                          {"static", ABsp{}},
+                                          {"static", Sequential{}},
+                                          {"localize", Sequential{}},
+                                          {"intent", Asp{}}}) {
+    SCOPED_TRACE(std::string(allocation) + " " + to_string(model));
+    const auto application = parsed(allocation);
+    const double whole = JobTest::train(*application, {.consistency = model, .workers = 3}).at("test_rmse");
+    const auto found = stop_and_resume(*application, {.consistency = model, .workers = 3}, 3);
+    EXPECT_NEAR(found.at("test_rmse"), whole, 0.1 * whole);
+  }
+}
+
 TEST_F(MfWorkersTest, IdleWorkersChangeLittle) {
   std::ofstream file(folder_.path("one user"));
   for (int item = 0; item < 200; ++item) file << fmt::format("user\titem{}\t{}\n", item, item * 7 % 5);

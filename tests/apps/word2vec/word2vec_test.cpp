@@ -268,6 +268,10 @@ TEST_F(Word2VecTest, TheSameBitsHoweverRowsAreRead) {
   }
 }
 
+TEST_F(Word2VecTest, TheSameBitsWhenResumed) {
+  expect_the_same_bits_when_resumed(parsed_, contents, {"--iterations", "8", "--batch", "50"}, 2);
+}
+
 /// Where two workers exchange what they add to rows in a clock.
 struct Meeting {
   explicit Meeting(std::size_t numbers) : added(2, std::vector<float>(numbers)) {}

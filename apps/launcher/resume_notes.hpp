@@ -1,0 +1,36 @@
+// Which run a checkpoint is of, so that only the same one goes on from it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/application.hpp"
+#include "apps/launcher/job_options.hpp"
+#include <verbena/session.hpp>
+
+namespace verbena::apps {
+
+/// What a checkpoint notes of its run (CheckpointOptions::notes): the application, its options, the
+/// consistency model, and a checksum of each file that is read. REQUIRES: the job is decided, and the
+/// application has been told. NOT_FOUND and similar errors: a file cannot be read.
+absl::StatusOr<std::map<std::string, std::string>> resume_notes(const Application& application,
+                                                                const ApplicationOptions& options,
+                                                                const JobOptions& job);
+
+/// Whether this run may go on from the checkpoint. INVALID_ARGUMENT: what differs, in one line; what may
+/// differ, may. Otherwise as resume_notes().
+absl::Status check_resume(const CheckpointSummary& checkpoint, const Application& application,
+                          const ApplicationOptions& options, const JobOptions& job);
+
+/// Decides which checkpoint the run goes on from: job.checkpoints.resume_from; prints that, unless `quiet`,
+/// and which newer ones are damaged. For one process, before it starts those of the job. Errors as of
+/// check_resume(); DATA_LOSS: there are checkpoints, and all are damaged.
+absl::Status decide_resume(JobOptions& job, const Application& application, const ApplicationOptions& options,
+                           bool quiet);
+/// The same for processes that find each other: the checkpoint must be named.
+absl::Status check_resume_in_cluster(const JobOptions& job, const Application& application,
+                                     const ApplicationOptions& options);
+
+}  // namespace verbena::apps

@@ -1,0 +1,33 @@
+// A number in memory that a process shares with those that it starts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+
+namespace verbena::apps {
+
+/// Memory without a name: it goes when the last process that maps it does.
+class SharedWord {
+ public:
+  /// 0. RESOURCE_EXHAUSTED and the like.
+  static absl::StatusOr<SharedWord> make();
+  /// The one that another process has made; takes ownership of the descriptor. INVALID_ARGUMENT: it is none.
+  static absl::StatusOr<SharedWord> map(int descriptor);
+  SharedWord(SharedWord&& other) noexcept;
+  SharedWord& operator=(SharedWord&&) = delete;
+  ~SharedWord();
+
+  [[nodiscard]] std::atomic<std::uint64_t>& word() const { return *word_; }
+  /// For a process that is started, which inherits it.
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+
+ private:
+  SharedWord(int descriptor, std::atomic<std::uint64_t>* word) : descriptor_(descriptor), word_(word) {}
+
+  int descriptor_ = -1;
+  std::atomic<std::uint64_t>* word_ = nullptr;
+};
+
+}  // namespace verbena::apps

@@ -1,0 +1,107 @@
+#include "apps/resuming/checkpoints.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "apps/resuming/saved_state.hpp"
+#include "base/return_if_error.hpp"
+
+namespace verbena::apps {
+
+namespace {
+
+constexpr const char* kIteration = "iteration";
+constexpr const char* kState = "state";
+
+std::vector<std::byte> encoded(std::int64_t iteration, nlohmann::json state) {
+  nlohmann::json all = nlohmann::json::object();
+  all[kIteration] = static_cast<std::uint64_t>(iteration);
+  all[kState] = std::move(state);
+  return encode_state(all);
+}
+
+}  // namespace
+
+void Checkpoints::save_at_stop(const std::atomic<bool>& wanted, std::atomic<std::uint64_t>& agreement) {
+  stop_.emplace(Stop{.wanted = wanted, .agreement = StopAgreement(agreement, session_->workers())});
+}
+
+absl::Status Checkpoints::load() {
+  const absl::StatusOr<std::optional<std::vector<std::byte>>> bytes = session_->resumed_state();
+  if (!bytes.ok()) return bytes.status();
+  if (!*bytes) return absl::OkStatus();
+  absl::StatusOr<nlohmann::json> all = decode_state(**bytes);
+  if (!all.ok()) return all.status();
+  const SavedState saved(*all);
+  const absl::StatusOr<std::uint64_t> iteration = saved.whole_number(kIteration);
+  if (!iteration.ok()) return iteration.status();
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - 1);
+  if (*iteration > kMost) return wrong_state(fmt::format("the iteration {} is impossible", *iteration));
+  RETURN_IF_ERROR(saved.object(kState).status());
+  first_iteration_ = static_cast<std::int64_t>(*iteration) + 1;
+  resumed_ = std::move((*all)[kState]);
+  return absl::OkStatus();
+}
+
+void Checkpoints::forget_resumed() {
+  if (resumed_) resumed_ = nlohmann::json::object();
+}
+
+absl::Status Checkpoints::after_iteration(std::int64_t iteration, bool is_last,
+                                          absl::FunctionRef<nlohmann::json()> state) {
+  if (stops_after(iteration, is_last)) {
+    RETURN_IF_ERROR(save(iteration, state));
+    return end_saved(iteration);
+  }
+  if (!is_due(iteration) || (is_last && !plan_.after_last)) return absl::OkStatus();
+  return save(iteration, state);
+}
+
+bool Checkpoints::stops_after(std::int64_t iteration, bool is_last) {
+  if (!stop_) return false;
+  if (stop_->after) return stop_->after == iteration;
+  if (stop_->wanted.load(std::memory_order_relaxed)) {
+    stop_->after = stop_->agreement.ask(iteration, is_last);
+  } else if (is_last) {
+    stop_->agreement.finish();
+  }
+  return stop_->after == iteration;
+}
+
+absl::Status Checkpoints::save(std::int64_t iteration, absl::FunctionRef<nlohmann::json()> state) {
+  finish();  // the one before, for which checkpoint() would wait
+  CheckpointOptions options{.folder = plan_.folder, .keep = plan_.keep, .notes = plan_.notes};
+  options.notes[kIterationNote] = std::to_string(iteration);
+  RETURN_IF_ERROR(session_->checkpoint(options, encoded(iteration, state())));
+  saved_iteration_ = iteration;
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoints::end_saved(std::int64_t iteration) {
+  const absl::Status written = session_->finish_checkpoint();
+  print(written.ok()
+            ? fmt::format("stopped after iteration {}, saved as {}/ckpt-{}: --resume goes on from there",
+                          iteration, plan_.folder, session_->current_clock())
+            : fmt::format("stopped after iteration {}, which could not be saved: {}", iteration,
+                          std::string(written.message())));
+  has_stopped_ = true;
+  return absl::CancelledError("stopped");
+}
+
+/// A checkpoint that cannot be written is no reason to end the training, but users must know.
+void Checkpoints::finish() {
+  if (saved_iteration_ == 0) return;
+  const std::int64_t iteration = std::exchange(saved_iteration_, 0);
+  const absl::Status written = session_->finish_checkpoint();
+  if (written.ok()) return;
+  print(fmt::format("there is no checkpoint of iteration {}: {}", iteration, std::string(written.message())));
+}
+
+void Checkpoints::print(std::string_view line) {
+  if (session_->rank() == 0) reporter_->print(line);
+}
+
+}  // namespace verbena::apps
