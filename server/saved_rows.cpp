@@ -1,5 +1,7 @@
 #include "server/saved_rows.hpp"
 
+#include <sys/mman.h>
+
 #include <cassert>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +22,14 @@ void SavedColumn::begin(std::size_t row_bytes, std::uint64_t most_rows) {
   memory_.reset(static_cast<std::byte*>(std::malloc(needed)));
   if (memory_ == nullptr) throw std::bad_alloc();
   capacity_bytes_ = needed;
+  // Training waits for the copy. With large pages the first one has five hundred times fewer to get. Where
+  // the system has none, nothing changes.
+  constexpr std::size_t kLargePageBytes = std::size_t{2} << 20;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
+  const std::uintptr_t first = (address + kLargePageBytes - 1) / kLargePageBytes * kLargePageBytes;
+  const std::uintptr_t end = (address + needed) / kLargePageBytes * kLargePageBytes;
+  if (first < end)
+    static_cast<void>(::madvise(memory_.get() + (first - address), end - first, MADV_HUGEPAGE));
 }
 
 void SavedColumn::append(const void* rows, std::uint64_t count) {
