@@ -339,7 +339,8 @@ TEST_F(CheckpointErrorTest, DamageIsFoundAndAnOlderOneTaken) {
   again.resume = checkpoint(2);
   const ClusterResult resumed =
       run_cluster(again, [&](Session& session) { return open_tables(session, false).status(); });
-  EXPECT_EQ(resumed.first_error().code(), absl::StatusCode::kDataLoss) << resumed.first_error();
+  // The server that has found it says so; the others hear of it from one another.
+  EXPECT_THAT(message_of(resumed.first_error()), HasSubstr("ckpt-2/server-1"));
 }
 
 /// Workers that were not there when it was saved have no state.
