@@ -131,6 +131,30 @@ TEST_F(CheckpointRunTest, OneCommandLineForAllAttempts) {
   }
 }
 
+TEST_F(CheckpointRunTest, WhatIsSavedCanBeLookedAt) {
+  const auto look = [&](const std::vector<std::string>& arguments) {
+    std::vector<std::string> all = {"checkpoint"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return run(COUNTER_PROGRAM, all, folder_.path());
+  };
+  ASSERT_EQ(run_counter({"--iterations", "4", "--checkpoint-every", "4"}).status, 0);
+  const Ended list = look({"list", saved()});
+  EXPECT_EQ(list.status, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("ckpt-"));
+  const Ended seen = look({"inspect", saved()});
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_THAT(seen.out, AllOf(HasSubstr("server-1"), HasSubstr("worker-1")));
+  EXPECT_EQ(look({"verify", saved()}).status, 0);
+  const auto one = std::filesystem::directory_iterator(saved())->path();
+  std::string bytes = verbena::testing::contents(one / "worker-0");
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  verbena::testing::write_file(one / "worker-0", bytes);
+  const Ended damaged = look({"verify", saved()});
+  EXPECT_EQ(damaged.status, 1) << damaged.err;
+  EXPECT_THAT(damaged.out, HasSubstr("worker-0"));
+  EXPECT_EQ(look({"inspect", path("nothing")}).status, 2);
+}
+
 TEST_F(CheckpointRunTest, ADamagedOneIsPassedOver) {
   ASSERT_EQ(run_counter({"--iterations", "6", "--checkpoint-every", "2"}).status, 0);
   std::vector<std::filesystem::path> all;
