@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/return_if_error.hpp"
@@ -256,6 +258,37 @@ INSTANTIATE_TEST_SUITE_P(Models, CutTest, ::testing::Bool(),
                          [](const auto& has_no_bound) { return has_no_bound.param ? "Asp" : "Ssp"; });
 
 class CheckpointErrorTest : public CheckpointTest {};
+
+/// One worker is in the barrier long before the other has pushed, and has moved rows.
+TEST_F(CheckpointErrorTest, RowsThatMoveAreCopiedWhenTheLastWorkerIsThere) {
+  const auto open = [](Session& session) {
+    return session.table<std::int64_t>({.name = "moving",
+                                        .rows = kSavedRows,
+                                        .width = 1,
+                                        .consistency = Sequential{},
+                                        .allocation = Allocation::kDynamic});
+  };
+  const ClusterResult result = run_cluster({}, [&](Session& session) -> absl::Status {
+    auto moving = open(session);
+    if (!moving.ok()) return moving.status();
+    if (session.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    RETURN_IF_ERROR(moving->localize(KeyRange{0, kSavedRows}).wait());
+    RETURN_IF_ERROR(moving->push(KeyRange{0, kSavedRows}, std::vector<std::int64_t>(kSavedRows, 1)));
+    return session.checkpoint({.folder = folder()}, {});
+  });
+  ASSERT_TRUE(result.first_error().ok()) << result.first_error();
+  ClusterOptions again{.servers = 3};
+  again.resume = checkpoint(1);
+  const ClusterResult resumed = run_cluster(again, [&](Session& session) -> absl::Status {
+    auto moving = open(session);
+    if (!moving.ok()) return moving.status();
+    std::vector<std::int64_t> found(kSavedRows);
+    RETURN_IF_ERROR(moving->pull(KeyRange{0, kSavedRows}, found));
+    EXPECT_EQ(found, std::vector<std::int64_t>(kSavedRows, 2));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(resumed.first_error().ok()) << resumed.first_error();
+}
 
 TEST_F(CheckpointErrorTest, WhatCannotBeWrittenStopsNobody) {
   write_file(folder_.path("file"), "in the way");

@@ -135,7 +135,7 @@ TEST_F(CheckpointRunTest, WhatIsSavedCanBeLookedAt) {
   const auto look = [&](const std::vector<std::string>& arguments) {
     std::vector<std::string> all = {"checkpoint"};
     all.insert(all.end(), arguments.begin(), arguments.end());
-    return run(COUNTER_PROGRAM, all, folder_.path());
+    return run(VERBENA_PROGRAM, all, folder_.path());
   };
   ASSERT_EQ(run_counter({"--iterations", "4", "--checkpoint-every", "4"}).status, 0);
   const Ended list = look({"list", saved()});
