@@ -104,11 +104,11 @@ std::string Folder::path_of(std::uint64_t clock, std::string_view ending) const 
   return fmt::format("{}/{}", path_, name_of(clock, ending));
 }
 
-/// FAILED_PRECONDITION: there is something, but no folder; a link, say, to where others have theirs.
 std::string Folder::unfinished_path(std::uint64_t clock) const {
   return path_of(clock, kTmp);
 }
 
+/// FAILED_PRECONDITION: there is something, but no folder; a link, say, to where others have theirs.
 absl::StatusOr<bool> Folder::exists(std::uint64_t clock, std::string_view ending) const {
   const auto entries = files_.list(path_);
   if (absl::IsNotFound(entries.status())) return false;
