@@ -105,36 +105,30 @@ absl::StatusOr<const nlohmann::json*> SavedState::object(std::string_view name) 
   return found;
 }
 
-absl::StatusOr<std::uint64_t> SavedState::whole_number(std::string_view name) const {
+/// `kind`: completes "is …" where it is no such value.
+template <class Value>
+absl::StatusOr<Value> SavedState::value(std::string_view name, std::string_view kind) const {
   const absl::StatusOr<const nlohmann::json*> found = member(name);
   if (!found.ok()) return found.status();
-  const auto* const number = (*found)->get_ptr<const nlohmann::json::number_unsigned_t*>();
-  if (number == nullptr) return wrong_state(fmt::format("\"{}\" is no whole number", name));
-  return *number;
+  const auto* const value = (*found)->get_ptr<const Value*>();
+  if (value == nullptr) return wrong_state(fmt::format("\"{}\" is {}", name, kind));
+  return *value;
+}
+
+absl::StatusOr<std::uint64_t> SavedState::whole_number(std::string_view name) const {
+  return value<nlohmann::json::number_unsigned_t>(name, "no whole number");
 }
 
 absl::StatusOr<double> SavedState::number(std::string_view name) const {
-  const absl::StatusOr<const nlohmann::json*> found = member(name);
-  if (!found.ok()) return found.status();
-  const auto* const number = (*found)->get_ptr<const nlohmann::json::number_float_t*>();
-  if (number == nullptr) return wrong_state(fmt::format("\"{}\" is no number", name));
-  return *number;
+  return value<nlohmann::json::number_float_t>(name, "no number");
 }
 
 absl::StatusOr<bool> SavedState::flag(std::string_view name) const {
-  const absl::StatusOr<const nlohmann::json*> found = member(name);
-  if (!found.ok()) return found.status();
-  const auto* const flag = (*found)->get_ptr<const nlohmann::json::boolean_t*>();
-  if (flag == nullptr) return wrong_state(fmt::format("\"{}\" is neither true nor false", name));
-  return *flag;
+  return value<nlohmann::json::boolean_t>(name, "neither true nor false");
 }
 
 absl::StatusOr<std::string> SavedState::text(std::string_view name) const {
-  const absl::StatusOr<const nlohmann::json*> found = member(name);
-  if (!found.ok()) return found.status();
-  const auto* const text = (*found)->get_ptr<const nlohmann::json::string_t*>();
-  if (text == nullptr) return wrong_state(fmt::format("\"{}\" is no text", name));
-  return *text;
+  return value<nlohmann::json::string_t>(name, "no text");
 }
 
 absl::StatusOr<std::span<const std::uint8_t>> SavedState::bytes(std::string_view name,

@@ -72,6 +72,8 @@ class SavedState {
 
  private:
   [[nodiscard]] absl::StatusOr<const nlohmann::json*> member(std::string_view name) const;
+  template <class Value>
+  absl::StatusOr<Value> value(std::string_view name, std::string_view kind) const;
   /// Of numbers of so many bytes each.
   [[nodiscard]] absl::StatusOr<std::span<const std::uint8_t>> bytes(std::string_view name,
                                                                     std::size_t number_bytes) const;
