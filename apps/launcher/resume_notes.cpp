@@ -1,16 +1,11 @@
 #include "apps/launcher/resume_notes.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <span>
@@ -25,6 +20,7 @@
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "checkpoint/checksum.hpp"
+#include "checkpoint/file_system.hpp"
 #include <verbena/consistency.hpp>
 
 namespace verbena::apps {
@@ -38,32 +34,17 @@ using Notes = std::map<std::string, std::string>;
 
 /// Size and checksum of the file's bytes. Something that is no file, and can be read only once, has none.
 absl::StatusOr<std::string> fingerprint(const std::string& path) {
-  const auto failed = [&](int error) {
-    return absl::NotFoundError(fmt::format("{}: cannot read: {}", path, std::strerror(error)));
-  };
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return failed(errno);
-  struct stat file = {};
-  if (::fstat(descriptor, &file) != 0 || !S_ISREG(file.st_mode)) {
-    ::close(descriptor);
-    return "no file";
-  }
+  const auto file = checkpoint::host_file_system().open(path);
+  if (absl::IsInvalidArgument(file.status())) return "no file";
+  if (!file.ok()) return file.status();
   checkpoint::Checksum sum;
   std::vector<std::byte> bytes(kBytesAtOnce);
-  std::uint64_t size = 0;
-  for (;;) {
-    const ssize_t got = ::read(descriptor, bytes.data(), bytes.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      const int error = errno;
-      ::close(descriptor);
-      return failed(error);
-    }
-    if (got == 0) break;
-    size += static_cast<std::uint64_t>(got);
-    sum.add(std::span(bytes).first(static_cast<std::size_t>(got)));
+  const std::uint64_t size = (*file)->bytes();
+  for (std::uint64_t offset = 0; offset < size; offset += bytes.size()) {
+    const auto piece = std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), size - offset));
+    RETURN_IF_ERROR((*file)->read(offset, piece));
+    sum.add(piece);
   }
-  ::close(descriptor);
   return fmt::format("{} bytes, checksum {}", size, checkpoint::checksum_text(sum.value()));
 }
 

@@ -18,36 +18,36 @@ static_assert(Word::is_always_lock_free && sizeof(Word) == sizeof(std::uint64_t)
 }  // namespace
 
 absl::StatusOr<SharedWord> SharedWord::make() {
-  const int descriptor = ::memfd_create("verbena-word", MFD_CLOEXEC);
-  if (descriptor >= 0 && ::ftruncate(descriptor, sizeof(Word)) == 0) return map(descriptor);
+  base::FileDescriptor descriptor(::memfd_create("verbena-word", MFD_CLOEXEC));
+  if (descriptor.valid() && ::ftruncate(descriptor.get(), sizeof(Word)) == 0)
+    return map(std::move(descriptor));
   const int error = errno;
-  if (descriptor >= 0) ::close(descriptor);
   return absl::ResourceExhaustedError(
       fmt::format("cannot make memory that workers share: {}", std::strerror(error)));
 }
 
 absl::StatusOr<SharedWord> SharedWord::map(int descriptor) {
+  return map(base::FileDescriptor(descriptor));
+}
+
+absl::StatusOr<SharedWord> SharedWord::map(base::FileDescriptor descriptor) {
   struct stat file = {};
-  if (::fstat(descriptor, &file) != 0 || file.st_size != sizeof(Word)) {
-    ::close(descriptor);
+  if (::fstat(descriptor.get(), &file) != 0 || file.st_size != sizeof(Word))
     return absl::InvalidArgumentError("not the memory that workers share");
-  }
-  void* const place = ::mmap(nullptr, sizeof(Word), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  void* const place = ::mmap(nullptr, sizeof(Word), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
   if (place == MAP_FAILED) {
     const int error = errno;
-    ::close(descriptor);
     return absl::ResourceExhaustedError(
         fmt::format("cannot map the memory that workers share: {}", std::strerror(error)));
   }
-  return SharedWord(descriptor, static_cast<Word*>(place));
+  return SharedWord(std::move(descriptor), static_cast<Word*>(place));
 }
 
 SharedWord::SharedWord(SharedWord&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), word_(std::exchange(other.word_, nullptr)) {}
+    : descriptor_(std::move(other.descriptor_)), word_(std::exchange(other.word_, nullptr)) {}
 
 SharedWord::~SharedWord() {
   if (word_ != nullptr) ::munmap(word_, sizeof(Word));
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 }  // namespace verbena::apps

@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/file_descriptor.hpp"
 
 namespace verbena::apps {
 
@@ -21,12 +23,14 @@ class SharedWord {
 
   [[nodiscard]] std::atomic<std::uint64_t>& word() const { return *word_; }
   /// For a process that is started, which inherits it.
-  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
  private:
-  SharedWord(int descriptor, std::atomic<std::uint64_t>* word) : descriptor_(descriptor), word_(word) {}
+  SharedWord(base::FileDescriptor descriptor, std::atomic<std::uint64_t>* word)
+      : descriptor_(std::move(descriptor)), word_(word) {}
+  static absl::StatusOr<SharedWord> map(base::FileDescriptor descriptor);
 
-  int descriptor_ = -1;
+  base::FileDescriptor descriptor_;
   std::atomic<std::uint64_t>* word_ = nullptr;
 };
 
