@@ -309,8 +309,9 @@ class Session {
 
   /// barrier(), and saves all rows of all tables as they are at it, with what their rules keep, and `state`
   /// of each worker: what this worker alone knows, such as its place in its data. It returns when all of that
-  /// has been copied; the copies are written while training goes on, and take as much memory as the tables
-  /// until then. If the checkpoint before is not written yet, the call waits for it first.
+  /// has been copied; the copies are written while training goes on. They take as much memory as the tables,
+  /// which servers keep for the next checkpoint. If the checkpoint before is not written yet, the call waits
+  /// for it first.
   ///
   /// Collective, as barrier(): all workers call it at the same clock. The checkpoint's clock is
   /// current_clock() when it has returned. A process that dies while a checkpoint is written leaves the ones
