@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "server/lane.hpp"
 #include "server/push_channel.hpp"
 #include "server/server_place.hpp"
+#include "server/table_shard.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/message_outbox.hpp"
 #include "transport/message_ring.hpp"
@@ -22,6 +25,12 @@
 #include "transport/transport.hpp"
 
 namespace verbena::server {
+
+/// What a worker is granted and told when it has taken all that it was granted before.
+struct Announcement {
+  const TableShard* shard = nullptr;
+  std::optional<std::size_t> region;  ///< of the shard; nullopt: its rows, and that the table is open
+};
 
 struct Peer {
   Peer() = default;
@@ -41,6 +50,7 @@ struct Peer {
   bool owes_credit = false;
   bool listed = false;  ///< in a PeerList
   transport::MessageOutbox control;
+  std::deque<Announcement> announcements;  ///< that it has not been told of yet, oldest first
   consistency::Clock clock = 0;
   consistency::Clock ended = -1;    ///< the newest clock whose iteration it has ended
   bool has_welcome = false;         ///< it has said something since its hello
@@ -60,8 +70,8 @@ struct Peer {
   [[nodiscard]] bool is_there() const { return !left && !closed; }
   /// There is something to do that no event will announce.
   [[nodiscard]] bool is_busy() const {
-    const bool waits = !control.empty() || !answers.empty() || !in_inbox.empty() || has_inspected ||
-                       (pushes && pushes->is_busy());
+    const bool waits = !control.empty() || !announcements.empty() || !answers.empty() || !in_inbox.empty() ||
+                       has_inspected || (pushes && pushes->is_busy());
     return connection && (waits || owes_credit || closed);
   }
 };

@@ -21,6 +21,8 @@ namespace {
 
 /// The time until a row's lock is tried again: its holder needs less, if it has a processor.
 constexpr auto kLockPatience = std::chrono::microseconds(20);
+/// The time until a worker is tried again that did not take what it was granted: it wakes up for messages.
+constexpr auto kReaderPatience = std::chrono::milliseconds(1);
 /// How many polls with events come before the clock is read for the workers' heartbeats.
 constexpr std::uint32_t kPollsBeforeWatch = 256;
 constexpr std::ptrdiff_t kMostObservers = 16;
@@ -135,6 +137,7 @@ bool Server::send() {
   worked |= try_again();
   worked |= step_opening();
   worked |= step_saving();
+  waits_for_reader_ = false;
   to_do_.for_each_once([&](Peer& peer) {
     worked |= look_after(peer);
     if (peer.is_busy()) to_do_.add(peer);
@@ -150,6 +153,8 @@ bool Server::send() {
 bool Server::look_after(Peer& peer) {
   if (!peer.connection) return false;
   if (!peer.closed) peer.control.flush(*peer.connection);
+  if (!peer.is_there()) peer.announcements.clear();
+  if (const absl::Status status = announce(peer); !status.ok()) fail(status);
   send_answers(peer);
   send_inspected(peer);
   bool worked = release_inbox(peer);
@@ -429,12 +434,34 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
 absl::Status Server::tell_opened(Peer& peer, const TableShard& shard) {
   peer.waits_for_table = false;
   ++peer.tables_opened;
-  const auto rows = shard.grant(*peer.connection, peer.node == options_.rank);
-  if (!rows.ok()) return rows.status();
-  RETURN_IF_ERROR(
-      shard.announce(*peer.connection, [&](const protocol::RegionAdded& added) { reply(peer, added); }));
-  reply(peer, protocol::TableOpened{.table = shard.table.table, .shard = protocol::Descriptor::of(*rows)});
+  for (std::size_t region = 0; region < shard.regions(); ++region)
+    peer.announcements.push_back({.shard = &shard, .region = region});
+  peer.announcements.push_back({.shard = &shard, .region = std::nullopt});
+  return announce(peer);
+}
+
+/// A worker that does not poll takes only some grants; the others wait here, and the server for nobody.
+absl::Status Server::announce(Peer& peer) {
+  if (!peer.connection->status().ok()) return absl::OkStatus();  // an event will say so
+  while (!peer.announcements.empty()) {
+    const absl::StatusOr<protocol::ControlMessage> granted = grant(peer, peer.announcements.front());
+    if (absl::IsAborted(granted.status())) {
+      waits_for_reader_ = true;
+      to_do_.add(peer);
+      return absl::OkStatus();
+    }
+    if (!granted.ok()) return with_name(peer.connection->peer_name(), granted.status());
+    reply(peer, *granted);
+    peer.announcements.pop_front();
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<protocol::ControlMessage> Server::grant(const Peer& peer, const Announcement& next) const {
+  if (next.region) return next.shard->grant_region(*next.region, *peer.connection);
+  const auto rows = next.shard->grant(*peer.connection, peer.node == options_.rank);
+  if (!rows.ok()) return rows.status();
+  return protocol::TableOpened{.table = next.shard->table.table, .shard = protocol::Descriptor::of(*rows)};
 }
 
 absl::StatusOr<TableShard*> Server::open_shard(const protocol::OpenTable& open) {
@@ -840,6 +867,7 @@ transport::TimePoint Server::next_poll() const {
   transport::TimePoint next = transport::TimePoint::max();
   if (options_.silence_timeout_ms > 0 && status_.ok()) next = next_watch_;
   for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
+  if (waits_for_reader_) next = std::min<transport::TimePoint>(next, transport_.now() + kReaderPatience);
   if (shards_.have_put_off()) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
   return next;
 }
@@ -885,9 +913,8 @@ void Server::carry_out(RegionDesk::Order& order) {
   for (const std::unique_ptr<Peer>& peer : peers_) {
     const bool knows_the_table = peer->is_worker() && peer->tables_opened > order.shard->table.table;
     if (!knows_the_table || !peer->is_there()) continue;
-    const absl::Status status = order.shard->announce_newest(
-        *peer->connection, [&](const protocol::RegionAdded& added) { reply(*peer, added); });
-    if (!status.ok()) fail(with_name(peer->connection->peer_name(), status));
+    peer->announcements.push_back({.shard = order.shard, .region = order.shard->regions() - 1});
+    if (const absl::Status status = announce(*peer); !status.ok()) fail(status);
   }
 }
 

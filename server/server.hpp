@@ -101,6 +101,9 @@ class Server : private ShardHost {
   absl::StatusOr<protocol::Descriptor> grant_clock_board(Peer& peer) const;
   absl::Status on_open_table(Peer& peer, const protocol::OpenTable& open);
   absl::Status tell_opened(Peer& peer, const TableShard& shard);
+  absl::Status announce(Peer& peer);
+  [[nodiscard]] absl::StatusOr<protocol::ControlMessage> grant(const Peer& peer,
+                                                               const Announcement& next) const;
   absl::Status resume(TableShard& shard);
   bool step_opening();
   absl::Status on_save_rows(Peer& peer, const protocol::SaveRows& save);
@@ -179,6 +182,7 @@ class Server : private ShardHost {
   std::vector<Intents> heeding_;  ///< what intents_ was when a poll() began
   std::array<transport::Event, 64>
       events_;                     ///< of one poll(): making them anew would cost more than the poll
+  bool waits_for_reader_ = false;  ///< there are announcements for somebody who does not read
   bool dropped_ = false;           ///< a peer was dropped, in this poll()
   std::uint32_t left_ = 0;         ///< workers that said goodbye, or were let go
   absl::Status lost_;              ///< why the first worker without a goodbye was let go

@@ -126,28 +126,19 @@ void SparseShard::allocate(RegionDesk::Order& order) {
   regions_.push_back(std::move(region));
 }
 
-absl::Status SparseShard::announce(transport::Connection& connection, const Announce& send) const {
-  for (const Region& region : regions_) RETURN_IF_ERROR(announce(region, connection, send));
-  return absl::OkStatus();
-}
-
-absl::Status SparseShard::announce_newest(transport::Connection& connection, const Announce& send) const {
-  return announce(regions_.back(), connection, send);
-}
-
-absl::Status SparseShard::announce(const Region& region, transport::Connection& connection,
-                                   const Announce& send) const {
+absl::StatusOr<protocol::RegionAdded> SparseShard::grant_region(std::size_t number,
+                                                                transport::Connection& connection) const {
+  const Region& region = regions_[number];
   const absl::StatusOr<transport::RemoteDescriptor> granted = connection.grant(*region.memory);
   if (!granted.ok()) return granted.status();
   const std::uint64_t items = items_of(region.kind, region.number);
-  send({.table = table.table,
-        .lane = region.lane,
-        .kind = region.kind,
-        .number = region.number,
-        .items = items,
-        .memory = protocol::Descriptor::of(
-            granted->slice(0, protocol::region_bytes(region.kind, items, stride_bytes)))});
-  return absl::OkStatus();
+  return protocol::RegionAdded{.table = table.table,
+                               .lane = region.lane,
+                               .kind = region.kind,
+                               .number = region.number,
+                               .items = items,
+                               .memory = protocol::Descriptor::of(granted->slice(
+                                   0, protocol::region_bytes(region.kind, items, stride_bytes)))};
 }
 
 }  // namespace verbena::server

@@ -33,7 +33,9 @@ class SparseShard final : public FixedShard {
                                                                   bool /*is_own_node*/) const override {
     return transport::RemoteDescriptor{};
   }
-  absl::Status announce(transport::Connection& connection, const Announce& send) const override;
+  [[nodiscard]] std::size_t regions() const override { return regions_.size(); }
+  [[nodiscard]] absl::StatusOr<protocol::RegionAdded> grant_region(
+      std::size_t region, transport::Connection& connection) const override;
   [[nodiscard]] LanePart part(std::uint32_t lane) const override {
     return {.rows = &parts_[lane]->rows(), .sparse = parts_[lane].get()};
   }
@@ -41,7 +43,6 @@ class SparseShard final : public FixedShard {
   /// Carries out an order of one of its parts. The caller then announces the newest region to all workers
   /// that have opened the table, before it says that the order is done.
   void allocate(RegionDesk::Order& order);
-  absl::Status announce_newest(transport::Connection& connection, const Announce& send) const;
 
  private:
   struct Region {
@@ -56,7 +57,6 @@ class SparseShard final : public FixedShard {
               const consistency::Rules& rules, const protocol::UpdateRule& rule,
               const protocol::EvictionRule& eviction, const ServerPlace& place);
   [[nodiscard]] std::uint64_t items_of(protocol::RegionKind kind, std::uint32_t number) const;
-  absl::Status announce(const Region& region, transport::Connection& connection, const Announce& send) const;
 
   [[nodiscard]] absl::Status check_records_of(std::uint32_t lane,
                                               const protocol::BulkMessage& message) const override {

@@ -66,11 +66,14 @@ class TableShard {
   /// Grants the rows to a worker. `is_own_node`: the worker is of this server's node.
   [[nodiscard]] virtual absl::StatusOr<transport::RemoteDescriptor> grant(transport::Connection& connection,
                                                                           bool is_own_node) const = 0;
-  /// Grants to a worker what regions there are besides, each announced by `send`. Called before the worker is
-  /// told that the table is open.
-  using Announce = absl::FunctionRef<void(const protocol::RegionAdded&)>;
-  virtual absl::Status announce(transport::Connection& /*connection*/, const Announce& /*send*/) const {
-    return absl::OkStatus();
+  /// How many regions there are besides, of which the worker is told before it is told that the table is
+  /// open, and of later ones when they are there.
+  [[nodiscard]] virtual std::size_t regions() const { return 0; }
+  /// Grants one to a worker, and returns what it is to be told. Errors as Connection::grant(). REQUIRES:
+  /// region < regions()
+  [[nodiscard]] virtual absl::StatusOr<protocol::RegionAdded> grant_region(
+      std::size_t /*region*/, transport::Connection& /*connection*/) const {
+    return protocol::RegionAdded{};
   }
   /// The shard, if lanes apply its updates and it waits for clocks of workers. nullptr: neither.
   [[nodiscard]] virtual const FixedShard* for_lanes() const { return nullptr; }

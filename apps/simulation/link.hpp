@@ -83,6 +83,8 @@ struct End {
   bool refused = false;                         ///< has taken fewer requests than it was given
   bool touched = false;                         ///< is in its node's list of ends to look at
   std::vector<Grant> grants;                    ///< to the peer
+  std::uint32_t untaken_grants = 0;             ///< since the peer has polled last
+  std::uint64_t peer_polls = 0;                 ///< how often it had polled then
   std::vector<std::shared_ptr<Memory>> mapped;  ///< of the peer
   std::deque<Request> requests;                 ///< by number
   std::uint64_t next_number = 0;

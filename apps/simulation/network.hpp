@@ -58,7 +58,9 @@ struct NetworkOptions {
   std::size_t line_bytes = 64;     ///< that move at once, a power of two from 8 to 64
   double partial_post_probability = 0;
   std::size_t queue_depth = 64;  ///< requests that a connection takes; messages find room beyond
-  bool mapped = true;            ///< false: no peer's memory can be addressed
+  /// Grants that wait for a peer to poll, of each connection; more are put off (ABORTED).
+  std::uint32_t most_untaken_grants = UINT32_MAX;
+  bool mapped = true;                               ///< false: no peer's memory can be addressed
   std::size_t memory_bytes = std::size_t{1} << 36;  ///< the largest region
   /// The cards decide, instead of chance, how long each transfer takes; a transfer then moves as a whole.
   /// Must outlive the network.

@@ -35,6 +35,12 @@ absl::StatusOr<RemoteDescriptor> SimulatedConnection::grant(const MemoryRegion& 
   if (refresh()) return status_;
   if (region.access() == Access::kLocal)
     return absl::InvalidArgumentError("a local region cannot be granted");
+  const SimulatedTransport* const peer = link_->ends[1 - side_].node;
+  if (peer != nullptr && std::exchange(end().peer_polls, peer->polls_) != peer->polls_)
+    end().untaken_grants = 0;
+  if (end().untaken_grants >= network_.options_.most_untaken_grants)
+    return absl::AbortedError("the peer does not take what it is granted");
+  ++end().untaken_grants;
   const auto& memory = static_cast<const SimulatedRegion&>(region).memory();
   end().grants.push_back({++network_.keys_, memory});
   return RemoteDescriptor{reinterpret_cast<std::uintptr_t>(memory->data), memory->bytes, network_.keys_};
@@ -224,6 +230,7 @@ std::size_t SimulatedTransport::poll(std::span<Event> events) {
 
 std::size_t SimulatedTransport::take_events(std::span<Event> events) {
   const std::lock_guard lock(network_.mutex_);
+  ++polls_;
   network_.run_due_locked();
   for (const auto& [link, side] : touched_) {
     End& end = link->ends[side];

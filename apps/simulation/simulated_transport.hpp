@@ -92,7 +92,8 @@ class SimulatedTransport final : public transport::Transport {
   std::vector<std::pair<std::shared_ptr<Link>, std::uint8_t>> touched_;
   std::vector<std::string> messages_;  ///< messages of the events that the last poll() returned
   std::atomic<bool> interrupted_ = false;
-  bool unblocked_ = false;  ///< a connection that has refused requests has room again
+  bool unblocked_ = false;   ///< a connection that has refused requests has room again
+  std::uint64_t polls_ = 0;  ///< guarded by the network
   bool dead_ = false;
   TimePoint stopped_until_;
   std::optional<std::uint64_t> regions_left_;  ///< nullopt: any number

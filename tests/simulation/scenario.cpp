@@ -131,6 +131,7 @@ NetworkOptions make_network(std::mt19937_64& random) {
   network.partial_post_probability = chance(random, 0.2) ? 0.1 : 0;
   network.queue_depth = chance(random, 0.3) ? 4 : 64;
   network.mapped = chance(random, 0.4);
+  network.most_untaken_grants = 5;  // so many come with a connection
   return network;
 }
 

@@ -187,7 +187,7 @@ absl::Status ControlSocket::send(const ControlMessage& message, std::array<int, 
   }
   if (::sendmsg(fd_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return absl::OkStatus();
   if (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS) {
-    return absl::ResourceExhaustedError("the peer does not take what it is granted");
+    return absl::AbortedError("the peer does not take what it is granted");
   }
   return absl::UnavailableError(fmt::format("the peer is gone ({})", std::strerror(errno)));
 }
