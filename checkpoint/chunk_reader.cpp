@@ -32,6 +32,8 @@ std::optional<std::uint64_t> bytes_of_rows(const ChunkHeader& header) {
 
 /// How long the payload must be before compression, by what it holds.
 std::optional<std::uint64_t> expected_payload(const ChunkHeader& header) {
+  const bool is_keys = header.columns == 1 && header.column_bytes[0] == sizeof(std::uint64_t);
+  if (header.kind == ChunkKind::kRemovedRows && !is_keys) return std::nullopt;
   if (header.kind != ChunkKind::kBlob) return bytes_of_rows(header);
   const bool has_columns = header.columns != 0 || header.column_bytes != ChunkHeader{}.column_bytes;
   if (has_columns || header.last == UINT64_MAX) return std::nullopt;

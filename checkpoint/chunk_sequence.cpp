@@ -7,7 +7,7 @@ namespace verbena::checkpoint {
 absl::StatusOr<std::optional<ChunkReader::Chunk>> ChunkSequence::next() {
   if (next_ == places_.size()) return std::nullopt;
   const Place& place = places_[next_];
-  const std::string path = fmt::format("{}/{}", folder_, place.file->name);
+  const std::string path = fmt::format("{}/{}", *place.folder, place.file->name);
   if (opened_ != place.file) {
     auto file = files_->open(path);
     if (!file.ok()) return file.status();

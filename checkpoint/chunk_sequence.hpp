@@ -16,17 +16,17 @@
 
 namespace verbena::checkpoint {
 
-/// Memory: one chunk, and two pointers for each. Throws std::bad_alloc. Thread safety: none.
+/// Memory: one chunk, and three pointers for each. Throws std::bad_alloc. Thread safety: none.
 class ChunkSequence {
  public:
   struct Place {
+    const std::string* folder = nullptr;  ///< where the file is
     const DataFile* file = nullptr;
     const ChunkEntry* chunk = nullptr;
   };
-  /// `places`: of a checked manifest, which must outlive the sequence, as `files` must. `folder`: where the
-  /// data files are. Each of them is opened once if its chunks follow each other.
-  ChunkSequence(FileSystem& files, std::string folder, std::vector<Place> places)
-      : files_(&files), folder_(std::move(folder)), places_(std::move(places)) {}
+  /// `places`: of checked manifests, which must outlive the sequence, as `files` must. Each file is opened
+  /// once if its chunks follow each other.
+  ChunkSequence(FileSystem& files, std::vector<Place> places) : files_(&files), places_(std::move(places)) {}
 
   /// nullopt: there are no more. The payload is there until the next call. Errors name the file and the
   /// offset: those of ChunkReader::read() and FileSystem::open(). A call after an error tries the same chunk
@@ -37,7 +37,6 @@ class ChunkSequence {
 
  private:
   FileSystem* files_;
-  std::string folder_;
   std::vector<Place> places_;
   std::size_t next_ = 0;
   const DataFile* opened_ = nullptr;  ///< whose file_ it is

@@ -5,15 +5,15 @@
 
 #include <algorithm>
 #include <ctime>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "base/decimal.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
+#include "checkpoint/folder_names.hpp"
+#include "checkpoint/layers.hpp"
 #include "checkpoint/manifest_json.hpp"
 #include "checkpoint/part_description.hpp"
 #include "checkpoint/verify.hpp"
@@ -21,34 +21,7 @@
 namespace verbena::checkpoint {
 namespace {
 
-constexpr std::string_view kWhole;
-constexpr std::string_view kTmp = ".tmp";
-constexpr std::string_view kOld = ".old";
-constexpr std::string_view kGone = ".gone";
-constexpr std::string_view kNameBegin = "ckpt-";
 constexpr std::string_view kNewManifestName = "manifest.json.tmp";
-
-std::string name_of(std::uint64_t clock, std::string_view ending) {
-  return fmt::format("{}{}{}", kNameBegin, clock, ending);
-}
-
-struct CheckpointName {
-  std::uint64_t clock = 0;
-  std::string_view ending;
-};
-
-/// nullopt: it is not ours.
-std::optional<CheckpointName> parse_name(std::string_view name) {
-  if (!name.starts_with(kNameBegin)) return std::nullopt;
-  const std::size_t dot = std::min(name.find('.'), name.size());
-  const auto clock =
-      base::parse_decimal<std::uint64_t>(name.substr(kNameBegin.size(), dot - kNameBegin.size()));
-  if (!clock) return std::nullopt;
-  for (const std::string_view ending : {kWhole, kTmp, kOld, kGone}) {
-    if (name == name_of(*clock, ending)) return CheckpointName{.clock = *clock, .ending = ending};
-  }
-  return std::nullopt;
-}
 
 bool is_manifest_name(std::string_view name) {
   return name == kManifestName || name == kNewManifestName;
@@ -85,15 +58,10 @@ std::uint64_t bytes_of_files(const Manifest& manifest) {
   return bytes;
 }
 
-std::string folder_above(const std::string& path) {
-  const std::string above = std::filesystem::path(path).parent_path().string();
-  return above.empty() ? "." : above;
-}
-
 }  // namespace
 
 bool is_checkpoint_name(std::string_view name) {
-  return parse_name(name).has_value();
+  return parse_checkpoint_name(name).has_value();
 }
 
 Folder::Folder(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {
@@ -101,7 +69,7 @@ Folder::Folder(FileSystem& files, std::string path) : files_(files), path_(std::
 }
 
 std::string Folder::path_of(std::uint64_t clock, std::string_view ending) const {
-  return fmt::format("{}/{}", path_, name_of(clock, ending));
+  return fmt::format("{}/{}", path_, checkpoint_name(clock, ending));
 }
 
 std::string Folder::unfinished_path(std::uint64_t clock) const {
@@ -113,7 +81,7 @@ absl::StatusOr<bool> Folder::exists(std::uint64_t clock, std::string_view ending
   const auto entries = files_.list(path_);
   if (absl::IsNotFound(entries.status())) return false;
   if (!entries.ok()) return entries.status();
-  const auto found = std::ranges::find(*entries, name_of(clock, ending), &FolderEntry::name);
+  const auto found = std::ranges::find(*entries, checkpoint_name(clock, ending), &FolderEntry::name);
   if (found == entries->end()) return false;
   if (found->kind == FolderEntry::Kind::kFolder) return true;
   return absl::FailedPreconditionError(
@@ -301,7 +269,7 @@ absl::StatusOr<Folder::Listing> Folder::list() const {
   if (!entries.ok()) return entries.status();
   std::vector<CheckpointName> names;
   for (const FolderEntry& entry : *entries) {
-    if (const auto name = parse_name(entry.name)) names.push_back(*name);
+    if (const auto name = parse_checkpoint_name(entry.name)) names.push_back(*name);
   }
   // The newest first, and ckpt-20 before ckpt-20.old.
   std::ranges::sort(names, [](const CheckpointName& a, const CheckpointName& b) {
@@ -313,11 +281,11 @@ absl::StatusOr<Folder::Listing> Folder::list() const {
     const std::string_view ending = name.ending;
     const bool is_counted = !listing.complete.empty() && listing.complete.back().clock == clock;
     if ((ending != kWhole && ending != kOld) || is_counted) {
-      listing.unfinished.push_back(name_of(clock, ending));
+      listing.unfinished.push_back(checkpoint_name(clock, ending));
       continue;
     }
     const auto damaged = [&](std::string reason) {
-      listing.damaged.push_back({.name = name_of(clock, ending), .reason = std::move(reason)});
+      listing.damaged.push_back({.name = checkpoint_name(clock, ending), .reason = std::move(reason)});
     };
     const absl::StatusOr<Reader> reader = Reader::open(files_, path_of(clock, ending));
     if (!reader.ok()) {
@@ -327,10 +295,11 @@ absl::StatusOr<Folder::Listing> Folder::list() const {
           fmt::format("{}: expected clock {}, found {}", reader->path(), clock, reader->manifest().clock));
     } else {
       listing.complete.push_back({.clock = clock,
-                                  .name = name_of(clock, ending),
+                                  .name = checkpoint_name(clock, ending),
                                   .path = reader->path(),
                                   .written = reader->manifest().written,
-                                  .bytes = bytes_of_files(reader->manifest())});
+                                  .bytes = bytes_of_files(reader->manifest()),
+                                  .since = reader->manifest().since});
     }
   }
   return listing;
@@ -340,7 +309,7 @@ absl::StatusOr<Folder::Newest> Folder::newest_valid() const {
   absl::StatusOr<Listing> listing = list();
   if (!listing.ok()) return listing.status();
   std::vector<Damaged> passed_over;
-  const auto clock_of = [](const Damaged& damaged) { return parse_name(damaged.name)->clock; };
+  const auto clock_of = [](const Damaged& damaged) { return parse_checkpoint_name(damaged.name)->clock; };
   auto damaged = listing->damaged.begin();
   for (const Complete& complete : listing->complete) {
     for (; damaged != listing->damaged.end() && clock_of(*damaged) >= complete.clock; ++damaged)
@@ -369,11 +338,19 @@ absl::Status Folder::keep(std::uint64_t most) {
   if (listing->complete.empty()) return absl::OkStatus();
   absl::Status first_error;
   const auto remove_name = [&](std::string_view name) {
-    const CheckpointName parsed = *parse_name(name);
+    const CheckpointName parsed = *parse_checkpoint_name(name);
     if (parsed.clock <= listing->complete.front().clock)
       first_error.Update(remove(parsed.clock, parsed.ending));
   };
-  for (std::uint64_t i = most; i < listing->complete.size(); ++i) remove_name(listing->complete[i].name);
+  std::set<std::uint64_t> needed;
+  for (std::uint64_t i = 0; i < listing->complete.size(); ++i) {
+    const Complete& complete = listing->complete[i];
+    // Bases are older, so that they come later.
+    if (i >= most && !needed.contains(complete.clock))
+      remove_name(complete.name);
+    else if (complete.since)
+      needed.insert(*complete.since);
+  }
   for (const std::string& name : listing->unfinished) remove_name(name);
   return first_error;
 }

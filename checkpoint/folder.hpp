@@ -8,7 +8,7 @@
 //
 // Anything else in the folder is left alone. A checkpoint is there when its folder has such a name and in it
 // a sound manifest and all files that this names, in their lengths; all of that is on the disk before the
-// name is.
+// name is. An increment is there when what it builds upon is, too (checkpoint/layers.hpp).
 //
 // The newest checkpoint is that of the largest clock. Whoever wants to go on from an older one, though a
 // newer one is whole, does so in another folder.
@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,8 +78,9 @@ class Folder {
     std::uint64_t clock = 0;
     std::string name;  ///< "ckpt-20"; "ckpt-20.old"
     std::string path;
-    std::string written;      ///< the manifest's
-    std::uint64_t bytes = 0;  ///< of its data files
+    std::string written;                 ///< the manifest's
+    std::uint64_t bytes = 0;             ///< of its data files
+    std::optional<std::uint64_t> since;  ///< the manifest's
   };
   struct Damaged {
     std::string name;  ///< "ckpt-20"
@@ -103,10 +105,11 @@ class Folder {
   /// them.
   absl::StatusOr<Newest> newest_valid() const;
 
-  /// Removes all complete checkpoints but the `most` newest. REQUIRES: most > 0; none is being written, but
-  /// of a larger clock than the newest complete one. Damaged ones stay, for whoever wants to look, and do not
-  /// count. What dead writers and earlier removals have left is removed, too, if its clock is not larger than
-  /// that of the newest complete one. An error does not keep it from removing others; the first is returned.
+  /// Removes all complete checkpoints but the `most` newest and those that these build upon. REQUIRES: most >
+  /// 0; none is being written, but of a larger clock than the newest complete one. Damaged ones stay, for
+  /// whoever wants to look, and do not count. What dead writers and earlier removals have left is removed,
+  /// too, if its clock is not larger than that of the newest complete one. An error does not keep it from
+  /// removing others; the first is returned.
   absl::Status keep(std::uint64_t most);
 
  private:

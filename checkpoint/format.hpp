@@ -40,6 +40,9 @@ enum class ChunkKind : std::uint16_t {
   kScatteredRows =
       2,      ///< the rows have any numbers from `first` to `last`, in any order, also several the same
   kBlob = 3,  ///< the bytes `first` to `last` of a blob
+  /// Of an increment (checkpoint/layers.hpp): keys of rows that its base has, and that are there no more. One
+  /// column of 8 bytes; numbers as those of kScatteredRows.
+  kRemovedRows = 4,
 };
 enum class ChunkCompression : std::uint16_t { kNone = 0, kZstd = 1 };
 

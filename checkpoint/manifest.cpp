@@ -27,7 +27,7 @@ bool is_one_row_each(const ChunkEntry& chunk) {
 }
 
 absl::Status check_chunk(const std::string& file, const ChunkEntry& chunk) {
-  const bool is_rows = chunk.kind != ChunkKind::kBlob;
+  const bool is_rows = is_of_table(chunk.kind);
   if (is_rows != (chunk.rows > 0) || chunk.last < chunk.first || chunk.last == UINT64_MAX ||
       (chunk.kind == ChunkKind::kRows && !is_one_row_each(chunk))) {
     return unsound("{}: the chunk at offset {} has {} rows with the numbers {} to {}", file, chunk.offset,
@@ -95,7 +95,9 @@ absl::Status check_rows(const Manifest& manifest) {
   for (const Part& part : manifest.parts) {
     for (const DataFile& file : part.files) {
       for (const ChunkEntry& chunk : file.chunks) {
-        if (chunk.kind == ChunkKind::kBlob) continue;
+        if (!is_of_table(chunk.kind)) continue;
+        if (chunk.kind == ChunkKind::kRemovedRows && !manifest.since)
+          return unsound("{}: rows that are there no more, but no checkpoint that had them", file.name);
         if (!tables.contains(chunk.number))
           return unsound("{}: rows of table {}, which is not listed", file.name, chunk.number);
         if (chunk.kind == ChunkKind::kRows) all.push_back({chunk.number, chunk.first, chunk.last, &file});
@@ -143,6 +145,8 @@ std::string description_of(ChunkKind kind, std::uint32_t number, std::uint64_t f
       return fmt::format("rows {} to {} of table {}", first, last, number);
     case ChunkKind::kScatteredRows:
       return fmt::format("rows with numbers from {} to {} of table {}", first, last, number);
+    case ChunkKind::kRemovedRows:
+      return fmt::format("keys without rows, with numbers from {} to {}, of table {}", first, last, number);
     case ChunkKind::kBlob:
       break;
   }
@@ -172,6 +176,8 @@ absl::Status check(const Manifest& manifest) {
       if (!blobs.insert(blob.name).second) return unsound("blob {} is there twice", blob.name);
     }
   }
+  if (manifest.since && *manifest.since >= manifest.clock)
+    return unsound("of clock {}, it builds upon clock {}", manifest.clock, *manifest.since);
   if (!manifest.options.is_object()) return unsound("the options are no JSON object");
   return check_rows(manifest);
 }

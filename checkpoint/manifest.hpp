@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,9 @@ struct TableEntry {
 
 struct Manifest {
   std::uint64_t clock = 0;
+  std::uint64_t run = 0;  ///< of the job that has written it: a number that no other job has
+  /// An increment: the clock of its base, an older checkpoint of the same run (checkpoint/layers.hpp).
+  std::optional<std::uint64_t> since = std::nullopt;
   std::string written;  ///< in UTC, as 2026-11-25T09:30:00Z; Folder::commit() sets it
   std::string program;  ///< the version of the program that has written it
   /// The caller's, an object: to refuse to go on with others.
@@ -69,6 +73,14 @@ struct Manifest {
 [[nodiscard]] std::string data_file_name(std::string_view part, std::size_t index);
 /// Whether it is such a name, of whatever part.
 [[nodiscard]] bool is_data_file_name(std::string_view name);
+/// Whether such a chunk holds something of a table.
+[[nodiscard]] constexpr bool is_of_table(ChunkKind kind) {
+  return kind != ChunkKind::kBlob;
+}
+/// Whether its rows stand in any order, with numbers anywhere from the first to the last.
+[[nodiscard]] constexpr bool is_in_any_order(ChunkKind kind) {
+  return kind == ChunkKind::kScatteredRows || kind == ChunkKind::kRemovedRows;
+}
 /// "rows 5 to 9 of table 3": what a chunk holds, for messages.
 [[nodiscard]] std::string description_of(ChunkKind kind, std::uint32_t number, std::uint64_t first,
                                          std::uint64_t last);
@@ -77,7 +89,7 @@ struct Manifest {
 /// likewise. INVALID_ARGUMENT names what is wrong.
 absl::Status check(const Part& part);
 /// The same for all parts, and: no name twice; rows only of tables that are listed; no number of kRows in two
-/// chunks.
+/// chunks; a base that is older, and removed rows only if there is one.
 absl::Status check(const Manifest& manifest);
 
 }  // namespace verbena::checkpoint

@@ -18,8 +18,11 @@ constexpr std::string_view kSumEnd = "\"}\n";
 constexpr std::size_t kSumBytes = kSumBegin.size() + kChecksumDigits + kSumEnd.size();
 static_assert(kSumBytes == 32);
 
-constexpr std::array<std::pair<ChunkKind, std::string_view>, 3> kKinds = {
-    {{ChunkKind::kRows, "rows"}, {ChunkKind::kScatteredRows, "scattered"}, {ChunkKind::kBlob, "blob"}}};
+constexpr std::array<std::pair<ChunkKind, std::string_view>, 4> kKinds = {
+    {{ChunkKind::kRows, "rows"},
+     {ChunkKind::kScatteredRows, "scattered"},
+     {ChunkKind::kBlob, "blob"},
+     {ChunkKind::kRemovedRows, "removed"}}};
 
 std::uint64_t sum_of(std::string_view text) {
   return checksum_of(std::as_bytes(std::span(text)));
@@ -60,9 +63,11 @@ json to_json(const Manifest& manifest) {
     tables.push_back({{"number", table.number}, {"name", table.name}, {"description", table.description}});
   json parts = json::array();
   for (const Part& part : manifest.parts) parts.push_back(to_json(part));
-  return {{"format", kManifestFormat},   {"clock", manifest.clock},     {"written", manifest.written},
-          {"program", manifest.program}, {"options", manifest.options}, {"tables", std::move(tables)},
-          {"parts", std::move(parts)}};
+  json object = {{"format", kManifestFormat},   {"clock", manifest.clock},     {"run", manifest.run},
+                 {"written", manifest.written}, {"program", manifest.program}, {"options", manifest.options},
+                 {"tables", std::move(tables)}, {"parts", std::move(parts)}};
+  if (manifest.since) object["since"] = *manifest.since;
+  return object;
 }
 
 /// Thrown by what follows, caught where text is decoded.
@@ -77,10 +82,15 @@ class Place {
   explicit Place(const json& value) : value_(value) {}
 
   [[nodiscard]] Place at(std::string_view key) const {
+    const std::optional<Place> found = find(key);
+    if (!found) expected(fmt::format("a field \"{}\"", key));
+    return *found;
+  }
+  [[nodiscard]] std::optional<Place> find(std::string_view key) const {
     if (!value_.is_object()) expected("an object");
     const auto found = value_.find(key);
-    if (found == value_.end()) expected(fmt::format("a field \"{}\"", key));
-    return {*found, this, key, 0};
+    if (found == value_.end()) return std::nullopt;
+    return Place(*found, this, key, 0);
   }
   /// Calls visit(Place) for each element.
   template <class Visit>
@@ -107,7 +117,7 @@ class Place {
     for (const auto& [kind, name] : kKinds) {
       if (text() == name) return kind;
     }
-    expected("rows, scattered or blob");
+    expected("rows, scattered, removed or blob");
   }
   [[nodiscard]] const json& value() const { return value_; }
 
@@ -182,6 +192,8 @@ absl::StatusOr<Manifest> manifest_of(const Place& place) {
                     .options = place.at("options").value(),
                     .tables = {},
                     .parts = {}};
+  if (const std::optional<Place> run = place.find("run")) manifest.run = run->number();
+  if (const std::optional<Place> since = place.find("since")) manifest.since = since->number();
   place.at("tables").for_each([&](const Place& table) {
     manifest.tables.push_back({.number = table.at("number").number<std::uint32_t>(),
                                .name = table.at("name").text(),

@@ -83,14 +83,24 @@ absl::Status PartWriter::add_rows(std::uint32_t table, std::uint64_t first, std:
 
 absl::Status PartWriter::add_scattered_rows(std::uint32_t table, NumberRange numbers,
                                             std::span<const Column> columns) {
+  return add_in_any_order(ChunkKind::kScatteredRows, table, numbers, columns);
+}
+
+absl::Status PartWriter::add_removed_rows(std::uint32_t table, NumberRange numbers,
+                                          std::span<const std::uint64_t> keys) {
+  const Column column{.bytes = std::as_bytes(keys), .row_bytes = sizeof(std::uint64_t)};
+  return add_in_any_order(ChunkKind::kRemovedRows, table, numbers, std::span(&column, 1));
+}
+
+absl::Status PartWriter::add_in_any_order(ChunkKind kind, std::uint32_t table, NumberRange numbers,
+                                          std::span<const Column> columns) {
   const absl::StatusOr<std::uint64_t> rows = count_rows(columns);
   if (!rows.ok()) return rows.status();
   if (numbers.end <= numbers.first) {
     return absl::InvalidArgumentError(
         fmt::format("rows with numbers from {} up to {}, without it", numbers.first, numbers.end));
   }
-  return add(header_of_rows(ChunkKind::kScatteredRows, table, numbers.first, numbers.end - 1, columns), *rows,
-             columns);
+  return add(header_of_rows(kind, table, numbers.first, numbers.end - 1, columns), *rows, columns);
 }
 
 absl::Status PartWriter::add_blob(std::string_view name, std::span<const std::byte> bytes) {
@@ -118,7 +128,7 @@ absl::Status PartWriter::add(const ChunkHeader& kind, std::uint64_t rows, std::s
   RETURN_IF_ERROR(status_);
   ChunkHeader next = kind;
   for (std::uint64_t done = 0; done < rows;) {
-    if (next.kind != ChunkKind::kScatteredRows) next.first = kind.first + done;
+    if (!is_in_any_order(next.kind)) next.first = kind.first + done;
     if (waiting_ && !goes_on(next)) RETURN_IF_ERROR(flush());
     if (!waiting_) begin_chunk(next);
     ChunkHeader& header = waiting_->header;
@@ -143,7 +153,7 @@ bool PartWriter::goes_on(const ChunkHeader& kind) const {
   const ChunkHeader& header = waiting_->header;
   return header.kind == kind.kind && header.number == kind.number &&
          header.column_bytes == kind.column_bytes &&
-         (kind.kind == ChunkKind::kScatteredRows || kind.first == header.first + header.rows);
+         (is_in_any_order(kind.kind) || kind.first == header.first + header.rows);
 }
 
 void PartWriter::begin_chunk(const ChunkHeader& kind) {
@@ -165,7 +175,7 @@ absl::Status PartWriter::flush() {
     from += waiting.capacity * column;
     to += header.rows * column;
   }
-  if (header.kind != ChunkKind::kScatteredRows) header.last = header.first + (header.rows - 1);
+  if (!is_in_any_order(header.kind)) header.last = header.first + (header.rows - 1);
   if (header.kind == ChunkKind::kBlob) {
     header.columns = 0;
     header.column_bytes = {};

@@ -52,6 +52,11 @@ class PartWriter {
   /// for an empty range.
   absl::Status add_scattered_rows(std::uint32_t table, NumberRange numbers, std::span<const Column> columns);
 
+  /// Keys of rows that the base has, and this checkpoint has no more (checkpoint/layers.hpp). `numbers` as
+  /// above. INVALID_ARGUMENT: an empty range.
+  absl::Status add_removed_rows(std::uint32_t table, NumberRange numbers,
+                                std::span<const std::uint64_t> keys);
+
   /// Appends to the blob of this name, which there is from the first call on, even if `bytes` is empty.
   /// INVALID_ARGUMENT, and nothing has happened: a name as is_shown_name() does not want it.
   absl::Status add_blob(std::string_view name, std::span<const std::byte> bytes);
@@ -70,6 +75,8 @@ class PartWriter {
   PartWriter(FileSystem& files, std::string folder, std::uint64_t clock, PartOptions options)
       : files_(&files), folder_(std::move(folder)), clock_(clock), options_(std::move(options)) {}
 
+  absl::Status add_in_any_order(ChunkKind kind, std::uint32_t table, NumberRange numbers,
+                                std::span<const Column> columns);
   absl::Status add(const ChunkHeader& kind, std::uint64_t rows, std::span<const Column> columns);
   [[nodiscard]] bool goes_on(const ChunkHeader& kind) const;
   void begin_chunk(const ChunkHeader& kind);

@@ -8,7 +8,6 @@
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "checkpoint/chunk_reader.hpp"
-#include "checkpoint/manifest_json.hpp"
 
 namespace verbena::checkpoint {
 namespace {
@@ -38,8 +37,11 @@ Rows rows_of(const ChunkReader::Chunk& chunk, NumberRange range) {
   const ChunkHeader& header = chunk.header;
   const bool are_scattered = header.kind == ChunkKind::kScatteredRows;
   std::uint64_t skipped = 0;
-  Rows rows{.are_scattered = are_scattered, .numbers = {header.first, header.last + 1}, .count = header.rows};
-  if (!are_scattered) {
+  Rows rows{.are_scattered = are_scattered,
+            .are_removed = header.kind == ChunkKind::kRemovedRows,
+            .numbers = {header.first, header.last + 1},
+            .count = header.rows};
+  if (!is_in_any_order(header.kind)) {
     rows.numbers.first = std::max(header.first, range.first);
     rows.numbers.end = std::min(header.last, range.end - 1) + 1;
     rows.count = rows.numbers.end - rows.numbers.first;
@@ -55,25 +57,30 @@ Rows rows_of(const ChunkReader::Chunk& chunk, NumberRange range) {
   return rows;
 }
 
-}  // namespace
-
-absl::StatusOr<Manifest> read_manifest(FileSystem& files, const std::string& path) {
-  const std::string name = fmt::format("{}/{}", path, kManifestName);
-  const absl::StatusOr<std::string> text = read_text(files, name, kMostManifestBytes);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<Manifest> manifest = decode_manifest(*text);
-  if (!manifest.ok()) return with_place(manifest.status(), name);
-  return manifest;
+/// Adds the chunks of the part for which is_wanted() holds, in the order of its files.
+void add_chunks(const Layer& layer, const Part& part, absl::FunctionRef<bool(const ChunkEntry&)> is_wanted,
+                std::vector<ChunkSequence::Place>& places) {
+  for (const DataFile& file : part.files) {
+    for (const ChunkEntry& chunk : file.chunks) {
+      if (is_wanted(chunk)) places.push_back({.folder = &layer.path, .file = &file, .chunk = &chunk});
+    }
+  }
 }
 
+}  // namespace
+
 absl::StatusOr<Reader> Reader::open(FileSystem& files, std::string path) {
-  absl::StatusOr<Manifest> manifest = read_manifest(files, path);
-  if (!manifest.ok()) return manifest.status();
-  for (const Part& part : manifest->parts) {
-    for (const DataFile& file : part.files)
-      RETURN_IF_ERROR(check_data_file(files, fmt::format("{}/{}", path, file.name), file, manifest->clock));
+  std::vector<Layer> layers;
+  RETURN_IF_ERROR(read_layers(files, path, layers));
+  for (const Layer& layer : layers) {
+    for (const Part& part : layer.manifest.parts) {
+      for (const DataFile& file : part.files) {
+        RETURN_IF_ERROR(
+            check_data_file(files, fmt::format("{}/{}", layer.path, file.name), file, layer.manifest.clock));
+      }
+    }
   }
-  return Reader(files, std::move(path), *std::move(manifest));
+  return Reader(files, std::move(layers));
 }
 
 absl::StatusOr<std::optional<Rows>> RowReader::next() {
@@ -83,26 +90,15 @@ absl::StatusOr<std::optional<Rows>> RowReader::next() {
   return rows_of(**chunk, range_);
 }
 
-ChunkSequence Reader::chunks_of(std::span<const Part> parts,
-                                absl::FunctionRef<bool(const ChunkEntry&)> is_wanted) const {
-  std::vector<ChunkSequence::Place> places;
-  for (const Part& part : parts) {
-    for (const DataFile& file : part.files) {
-      for (const ChunkEntry& chunk : file.chunks) {
-        if (is_wanted(chunk)) places.push_back({.file = &file, .chunk = &chunk});
-      }
-    }
-  }
-  return {*files_, path_, std::move(places)};
-}
-
 RowReader Reader::rows(std::uint32_t table, NumberRange range) const {
-  return {chunks_of(manifest_.parts,
-                    [&](const ChunkEntry& chunk) {
-                      return chunk.kind != ChunkKind::kBlob && chunk.number == table &&
-                             has_any_of(chunk, range);
-                    }),
-          range};
+  const auto is_wanted = [&](const ChunkEntry& chunk) {
+    return is_of_table(chunk.kind) && chunk.number == table && has_any_of(chunk, range);
+  };
+  std::vector<ChunkSequence::Place> places;
+  for (const Layer& layer : layers_) {
+    for (const Part& part : layer.manifest.parts) add_chunks(layer, part, is_wanted, places);
+  }
+  return {ChunkSequence(*files_, std::move(places)), range};
 }
 
 absl::Status Reader::read_rows(std::uint32_t table, NumberRange range,
@@ -118,14 +114,19 @@ absl::Status Reader::read_rows(std::uint32_t table, NumberRange range,
 
 absl::Status Reader::read_blob(std::string_view name,
                                absl::FunctionRef<absl::Status(std::span<const std::byte>)> visit) const {
-  for (const Part& part : manifest_.parts) {
+  // An increment has all blobs, too.
+  const Layer& layer = layers_.front();
+  for (const Part& part : layer.manifest.parts) {
     const auto blob = std::ranges::find(part.blobs, name, &Blob::name);
     if (blob == part.blobs.end()) continue;
     const auto number = static_cast<std::uint32_t>(blob - part.blobs.begin());
     // In the order of the files, which is that of the bytes: check() has seen to that.
-    ChunkSequence chunks = chunks_of(std::span(&part, 1), [&](const ChunkEntry& chunk) {
+    const auto is_wanted = [&](const ChunkEntry& chunk) {
       return chunk.kind == ChunkKind::kBlob && chunk.number == number;
-    });
+    };
+    std::vector<ChunkSequence::Place> places;
+    add_chunks(layer, part, is_wanted, places);
+    ChunkSequence chunks(*files_, std::move(places));
     for (;;) {
       const absl::StatusOr<std::optional<ChunkReader::Chunk>> chunk = chunks.next();
       if (!chunk.ok()) return chunk.status();
@@ -133,7 +134,7 @@ absl::Status Reader::read_blob(std::string_view name,
       RETURN_IF_ERROR(visit((*chunk)->payload));
     }
   }
-  return absl::NotFoundError(fmt::format("{}: there is no blob {}", path_, base::printable(name)));
+  return absl::NotFoundError(fmt::format("{}: there is no blob {}", path(), base::printable(name)));
 }
 
 absl::StatusOr<std::vector<std::byte>> Reader::read_blob(std::string_view name) const {

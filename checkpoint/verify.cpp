@@ -7,8 +7,8 @@
 
 #include "checkpoint/checksum.hpp"
 #include "checkpoint/chunk_reader.hpp"
+#include "checkpoint/layers.hpp"
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/reader.hpp"
 
 namespace verbena::checkpoint {
 namespace {
@@ -31,14 +31,20 @@ std::string advice_for(absl::StatusCode code) {
 
 class Verification {
  public:
-  Verification(FileSystem& files, std::uint64_t clock, absl::FunctionRef<void(std::uint64_t)> progress)
-      : files_(files), clock_(clock), progress_(progress) {}
+  Verification(FileSystem& files, absl::FunctionRef<void(std::uint64_t)> progress)
+      : files_(files), progress_(progress) {}
 
-  void examine(const std::string& path, const DataFile& entry) {
+  void examine(const Layer& layer) {
+    for (const Part& part : layer.manifest.parts) {
+      for (const DataFile& file : part.files)
+        examine(fmt::format("{}/{}", layer.path, file.name), file, layer.manifest.clock);
+    }
+  }
+  void examine(const std::string& path, const DataFile& entry, std::uint64_t clock) {
     const auto file = files_.open(path);
     if (!file.ok()) return add(path, 0, file.status());
     const std::size_t before = damages_.size();
-    add(path, 0, check_file_header(**file, clock_));
+    add(path, 0, check_file_header(**file, clock));
     if ((*file)->bytes() != entry.bytes) {
       add(path, std::min((*file)->bytes(), entry.bytes),
           absl::DataLossError(fmt::format("expected {} bytes, found {}", entry.bytes, (*file)->bytes())));
@@ -77,12 +83,23 @@ class Verification {
   }
 
   FileSystem& files_;
-  std::uint64_t clock_;
   absl::FunctionRef<void(std::uint64_t)> progress_;
   std::uint64_t examined_ = 0;  ///< bytes of files before the one at hand
   ChunkReader reader_;
   std::vector<Damage> damages_;
 };
+
+/// `most_layers`: of those that can be read, the newest.
+std::vector<Damage> verify_layers(FileSystem& files, const std::string& path, std::size_t most_layers,
+                                  absl::FunctionRef<void(std::uint64_t)> progress) {
+  std::vector<Layer> layers;
+  const absl::Status read = read_layers(files, path, layers);
+  Verification verification(files, progress);
+  for (std::size_t i = 0; i < std::min(most_layers, layers.size()); ++i) verification.examine(layers[i]);
+  // Of what has no sound manifest nobody knows what there should be.
+  verification.add(fmt::format("{}/{}", path, kManifestName), 0, read);
+  return verification.take();
+}
 
 }  // namespace
 
@@ -92,16 +109,12 @@ std::string to_string(const Damage& damage) {
 
 std::vector<Damage> verify(FileSystem& files, const std::string& path,
                            absl::FunctionRef<void(std::uint64_t)> progress) {
-  const absl::StatusOr<Manifest> manifest = read_manifest(files, path);
-  Verification verification(files, manifest.ok() ? manifest->clock : 0, progress);
-  if (!manifest.ok()) {
-    verification.add(fmt::format("{}/{}", path, kManifestName), 0, manifest.status());
-    return verification.take();
-  }
-  for (const Part& part : manifest->parts) {
-    for (const DataFile& file : part.files) verification.examine(fmt::format("{}/{}", path, file.name), file);
-  }
-  return verification.take();
+  return verify_layers(files, path, SIZE_MAX, progress);
+}
+
+std::vector<Damage> verify_alone(FileSystem& files, const std::string& path,
+                                 absl::FunctionRef<void(std::uint64_t)> progress) {
+  return verify_layers(files, path, 1, progress);
 }
 
 }  // namespace verbena::checkpoint

@@ -22,10 +22,14 @@ struct Damage {
 
 /// Reads the whole checkpoint at `path` and compares each checksum and length: every damage, not only the
 /// first; none if it is whole. Without a sound manifest that is the only one: nobody knows what else there
-/// should be. Memory as for a Reader. `progress` is told again and again how many bytes of data files have
-/// been examined until now.
+/// should be. Of an increment (checkpoint/layers.hpp) also what it builds upon. Memory as for a Reader.
+/// `progress` is told again and again how many bytes of data files have been examined until now.
 std::vector<Damage> verify(
     FileSystem& files, const std::string& path,
     absl::FunctionRef<void(std::uint64_t bytes)> progress = [](std::uint64_t /*bytes*/) {});
+
+/// The same without reading what an increment builds upon, but for the manifests there.
+std::vector<Damage> verify_alone(FileSystem& files, const std::string& path,
+                                 absl::FunctionRef<void(std::uint64_t bytes)> progress);
 
 }  // namespace verbena::checkpoint

@@ -256,6 +256,8 @@ struct Encoder {
   std::string operator()(const SaveRows& save) const {
     Writer out(ControlKind::kSaveRows);
     out.u64(static_cast<std::uint64_t>(save.clock));
+    out.u64(static_cast<std::uint64_t>(save.since));
+    out.u32(save.is_base ? 1 : 0);
     out.text(save.folder);
     return out.take();
   }
@@ -394,6 +396,8 @@ Failed read_failed(Reader& in) {
 SaveRows read_save_rows(Reader& in) {
   SaveRows save;
   save.clock = static_cast<std::int64_t>(in.u64());
+  save.since = static_cast<std::int64_t>(in.u64());
+  save.is_base = in.flag();
   save.folder = in.text(kMaxPathBytes);
   return save;
 }
@@ -574,6 +578,9 @@ absl::Status check(const ControlMessage& message) {
   } else if (const auto* end = std::get_if<EndIteration>(&message)) {
     if (end->clock < 0) return absl::InvalidArgumentError(fmt::format("end of clock {}", end->clock));
   } else if (const auto* save = std::get_if<SaveRows>(&message)) {
+    if (save->since < 0 || save->since >= std::max<std::int64_t>(save->clock, 1))
+      return absl::InvalidArgumentError(
+          fmt::format("a checkpoint of clock {} since clock {}", save->clock, save->since));
     if (save->clock < 1 || save->folder.empty() || save->folder.find('\0') != std::string::npos)
       return absl::InvalidArgumentError(fmt::format("a checkpoint of clock {} in no folder", save->clock));
   } else if (const auto* saved = std::get_if<PartSaved>(&message)) {

@@ -35,7 +35,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 21;
+constexpr std::uint32_t kVersion = 22;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -129,7 +129,11 @@ struct EndIteration {
 /// all servers have answered by a PartSaved.
 struct SaveRows {
   std::int64_t clock = 0;
-  std::string folder;  ///< where to, in the file system that all hosts share
+  /// Only rows that have changed since the checkpoint of this clock, which the server has written last; 0:
+  /// all.
+  std::int64_t since = 0;
+  bool is_base = false;  ///< the next one may be an increment of this one
+  std::string folder;    ///< where to, in the file system that all hosts share
 };
 
 /// About one process's part of a checkpoint. Server → worker 0: first kReady, then kWritten. Worker → server

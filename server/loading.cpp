@@ -70,6 +70,12 @@ bool has_uses(const protocol::OpenTable& saved) {
   return saved.key_space == KeySpace::kSparse && eviction.ok() && eviction->evicts();
 }
 
+/// Rows of dense tables are always there.
+std::string no_removed_rows(const TableLoad& load) {
+  return fmt::format("{}: table \"{}\" is dense, but some of its rows were removed", load.reader().path(),
+                     load.saved().name);
+}
+
 NumberRange numbers_of(const LanePart& part) {
   const KeyRange range = part.sparse == nullptr ? part.keys : part.sparse->keys().parts();
   return {range.first, range.last};
@@ -113,7 +119,8 @@ LaneLoad::LaneLoad(std::shared_ptr<TableLoad> load, const FixedShard& shard, con
     : load_(std::move(load)),
       shard_(shard),
       part_(part),
-      rows_(load_->reader().rows(load_->number(), numbers_of(part))) {}
+      rows_(load_->reader().rows(load_->number(), numbers_of(part))),
+      newest_(load_->reader()) {}
 
 bool LaneLoad::step(std::uint32_t now) {
   const absl::StatusOr<bool> is_last = take_chunk(now);
@@ -133,18 +140,30 @@ absl::StatusOr<bool> LaneLoad::take_chunk(std::uint32_t now) {
   return true;
 }
 
+bool LaneLoad::is_ours(Key key) const {
+  return part_.sparse == nullptr ? part_.keys.contains(key)
+                                 : part_.sparse->keys().has(key, protocol::KeyHash(key));
+}
+
+/// Keys of other lanes come in the same chunks.
 absl::Status LaneLoad::take(const Rows& rows, std::uint32_t now) {
+  if (rows.are_removed && part_.sparse == nullptr) return absl::DataLossError(no_removed_rows(*load_));
+  if (rows.are_removed) {
+    newest_.remove(rows, [&](Key key) { return is_ours(key); });
+    return absl::OkStatus();
+  }
   const protocol::SavedColumns widths = protocol::saved_columns(
       rows.are_scattered, shard_.stride_bytes, shard_.rule.state_bytes(), has_uses(load_->saved()));
   const absl::StatusOr<Columns> columns = columns_of(rows, widths, *load_);
   if (!columns.ok()) return columns.status();
   for (std::uint64_t i = 0; i < rows.count; ++i) {
     const Key key = rows.are_scattered ? key_of(columns->keys, i) : rows.numbers.first + i;
+    if (!is_ours(key) || !newest_.takes(key)) continue;
     const std::span<const std::byte> values = row_of(columns->values, widths.values_bytes, i);
     const std::span<const std::byte> state = row_of(columns->states, widths.state_bytes, i);
     if (part_.sparse != nullptr) {
       RETURN_IF_ERROR(take_sparse(key, values, state, row_of(columns->uses, widths.use_bytes, i), now));
-    } else if (part_.keys.contains(key)) {
+    } else {
       const protocol::Row row = part_.range.row_of(key);
       copy(part_.rows->values(row), values);
       copy(part_.rows->state(row), state);
@@ -153,13 +172,12 @@ absl::Status LaneLoad::take(const Rows& rows, std::uint32_t now) {
   return absl::OkStatus();
 }
 
-/// Keys of other lanes come in the same chunks.
 absl::Status LaneLoad::take_sparse(Key key, std::span<const std::byte> values,
                                    std::span<const std::byte> state, std::span<const std::byte> use,
                                    std::uint32_t now) {
   SparsePart& part = *part_.sparse;
   const protocol::KeyHash hash(key);
-  if (!part.keys().has(key, hash) || part.find(hash, key)) return absl::OkStatus();
+  if (part.find(hash, key)) return absl::OkStatus();
   if (!part.has_room()) {
     return absl::ResourceExhaustedError(fmt::format(
         "table \"{}\" has more rows in {} than its most_mb allows: the eviction is {}, and was {}",
@@ -193,7 +211,8 @@ absl::Status LaneLoad::take_counts() {
 MovingLoad::MovingLoad(std::shared_ptr<TableLoad> load, MovingShard& shard)
     : load_(std::move(load)),
       shard_(shard),
-      rows_(load_->reader().rows(load_->number(), {shard.home_keys().first, shard.home_keys().last})) {}
+      rows_(load_->reader().rows(load_->number(), {shard.home_keys().first, shard.home_keys().last})),
+      newest_(load_->reader()) {}
 
 bool MovingLoad::step() {
   const absl::StatusOr<bool> is_last = take_chunk();
@@ -206,13 +225,14 @@ absl::StatusOr<bool> MovingLoad::take_chunk() {
   const absl::StatusOr<std::optional<Rows>> rows = rows_.next();
   if (!rows.ok()) return rows.status();
   if (!rows->has_value()) return true;
+  if ((*rows)->are_removed) return absl::DataLossError(no_removed_rows(*load_));
   const protocol::SavedColumns widths =
       protocol::saved_columns((*rows)->are_scattered, shard_.stride_bytes(), 0, false);
   const absl::StatusOr<Columns> columns = columns_of(**rows, widths, *load_);
   if (!columns.ok()) return columns.status();
   for (std::uint64_t i = 0; i < (*rows)->count; ++i) {
     const Key key = (*rows)->are_scattered ? key_of(columns->keys, i) : (*rows)->numbers.first + i;
-    if (shard_.home_keys().contains(key))
+    if (shard_.home_keys().contains(key) && newest_.takes(key))
       copy(shard_.values_of(key), row_of(columns->values, widths.values_bytes, i));
   }
   return false;

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "checkpoint/newest_rows.hpp"
 #include "checkpoint/reader.hpp"
 #include "protocol/open_table.hpp"
 #include "protocol/saved_table.hpp"
@@ -66,6 +67,7 @@ class LaneLoad {
 
  private:
   absl::StatusOr<bool> take_chunk(std::uint32_t now);
+  [[nodiscard]] bool is_ours(Key key) const;
   absl::Status take(const checkpoint::Rows& rows, std::uint32_t now);
   absl::Status take_sparse(Key key, std::span<const std::byte> values, std::span<const std::byte> state,
                            std::span<const std::byte> use, std::uint32_t now);
@@ -75,6 +77,7 @@ class LaneLoad {
   const FixedShard& shard_;
   const LanePart part_;
   checkpoint::RowReader rows_;
+  checkpoint::NewestRows newest_;
 };
 
 /// Loads the rows of a dynamic table that have their home here. Thread safety: the transport's thread.
@@ -90,6 +93,7 @@ class MovingLoad {
   const std::shared_ptr<TableLoad> load_;
   MovingShard& shard_;
   checkpoint::RowReader rows_;
+  checkpoint::NewestRows newest_;
 };
 
 }  // namespace verbena::server

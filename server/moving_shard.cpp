@@ -106,6 +106,7 @@ void MovingShard::copy_rows(SavedRows& to) const {
     if (presence_.load(key).is_here()) ++most;
   }
   to.are_scattered = true;
+  to.has_removed = false;
   to.numbers = {0, table.rows};
   to.rows = 0;
   to.keys.begin(sizeof(Key), most);

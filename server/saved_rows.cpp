@@ -40,6 +40,12 @@ void SavedColumn::append(const void* rows, std::uint64_t count) {
   used_bytes_ += bytes;
 }
 
+Key SavedRows::key(std::uint64_t row) const {
+  Key key = kNoKey;
+  std::memcpy(&key, keys.column(row, 1).bytes.data(), sizeof key);
+  return key;
+}
+
 std::vector<checkpoint::Column> SavedRows::columns(std::uint64_t first, std::uint64_t count) const {
   std::vector<checkpoint::Column> all;
   for (const SavedColumn* const column : {&keys, &values, &states, &uses}) {
@@ -52,6 +58,7 @@ namespace {
 
 void copy_dense(const FixedShard& shard, const LanePart& part, SavedRows& to) {
   to.are_scattered = false;
+  to.has_removed = false;
   to.numbers = {part.keys.first, part.keys.last};
   to.rows = part.keys.size();
   to.keys.begin(0, 0);
@@ -70,6 +77,7 @@ void copy_sparse(const FixedShard& shard, const LanePart& part, SavedRows& to) {
   const std::uint64_t most = sparse.keys_in_use();
   const bool has_uses = sparse.eviction().evicts();
   to.are_scattered = true;
+  to.has_removed = true;
   to.numbers = {parts.first, parts.last};
   to.rows = 0;
   to.keys.begin(sizeof(Key), most);

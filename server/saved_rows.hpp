@@ -9,6 +9,7 @@
 
 #include "base/zeroed_array.hpp"
 #include "checkpoint/rows.hpp"
+#include "server/fingerprints.hpp"
 #include "server/fixed_shard.hpp"
 
 namespace verbena::server {
@@ -35,6 +36,7 @@ class SavedColumn {
 
 struct SavedRows {
   bool are_scattered = false;  ///< their keys stand beside them, in any order; otherwise they are in order
+  bool has_removed = false;    ///< a key that had a row may have none; otherwise the row is elsewhere
   /// What a row's number is one of: its key, in a sparse table its key's part (KeyHash::part()).
   checkpoint::NumberRange numbers;
   std::uint64_t rows = 0;
@@ -44,11 +46,14 @@ struct SavedRows {
   SavedColumn states;
   SavedColumn uses;
   std::vector<std::byte> counts;  ///< of keys that have no rows yet (protocol::Admission)
+  Fingerprints fingerprints;      ///< of the rows as they were written the last time; the writer's
 
   /// Of one row, in all columns.
   [[nodiscard]] std::size_t row_bytes() const {
     return keys.row_bytes() + values.row_bytes() + states.row_bytes() + uses.row_bytes();
   }
+  /// Of the row at this place. REQUIRES: are_scattered
+  [[nodiscard]] Key key(std::uint64_t row) const;
   /// Of rows first … first + count − 1, those columns that there are.
   [[nodiscard]] std::vector<checkpoint::Column> columns(std::uint64_t first, std::uint64_t count) const;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <utility>
 
 #include "base/return_if_error.hpp"
@@ -78,12 +79,18 @@ Saving::~Saving() {
 }
 
 absl::Status Saving::begin(const protocol::SaveRows& save) {
+  if (save.since != 0 && save.since != last_written_) {
+    return absl::FailedPreconditionError(
+        fmt::format("expected an increment of the checkpoint of clock {}, found one of clock {}",
+                    last_written_, save.since));
+  }
   auto writer = checkpoint::PartWriter::create(checkpoint::host_file_system(), save.folder,
                                                static_cast<std::uint64_t>(save.clock),
                                                {.name = fmt::format("server-{}", server_)});
   if (!writer.ok()) return writer.status();
   writer_ = std::make_unique<checkpoint::PartWriter>(*std::move(writer));
-  folder_ = save.folder;
+  save_ = save;
+  last_written_ = 0;
   cut_->begin(save.clock);
   return absl::OkStatus();
 }
@@ -93,6 +100,7 @@ std::optional<protocol::PartSaved> Saving::step() {
   if (!writing_.is_under_way()) writing_.begin([this] { return write(); }, wake_);
   if (!writing_.has_ended()) return std::nullopt;
   const absl::Status status = writing_.take();
+  if (status.ok() && save_.is_base) last_written_ = save_.clock;
   writer_.reset();
   return protocol::PartSaved{.clock = cut_->clock(),
                              .stage = protocol::PartSaved::Stage::kWritten,
@@ -103,23 +111,80 @@ std::optional<protocol::PartSaved> Saving::step() {
 }
 
 absl::Status Saving::write() {
-  const absl::Status added = cut_->for_each([&](std::uint32_t table, const SavedRows& saved) -> absl::Status {
-    const std::uint64_t at_once =
-        std::max<std::uint64_t>(kBytesAtOnce / std::max<std::size_t>(saved.row_bytes(), 1), 1);
-    for (std::uint64_t first = 0; first < saved.rows; first += at_once) {
-      if (gives_up_.load(std::memory_order_relaxed)) return absl::CancelledError("the server ends");
-      const std::vector<checkpoint::Column> columns =
-          saved.columns(first, std::min(at_once, saved.rows - first));
-      RETURN_IF_ERROR(saved.are_scattered ? writer_->add_scattered_rows(table, saved.numbers, columns)
-                                          : writer_->add_rows(table, saved.numbers.first + first, columns));
-    }
-    if (saved.counts.empty()) return absl::OkStatus();
-    return writer_->add_blob(counts_name(table, saved.numbers), saved.counts);
-  });
-  RETURN_IF_ERROR(added);
+  RETURN_IF_ERROR(
+      cut_->for_each([&](std::uint32_t table, SavedRows& saved) { return write_table(table, saved); }));
   const absl::StatusOr<checkpoint::Part> part = writer_->finish();
   if (!part.ok()) return part.status();
-  return checkpoint::describe_part(checkpoint::host_file_system(), folder_, *part);
+  return checkpoint::describe_part(checkpoint::host_file_system(), save_.folder, *part);
+}
+
+absl::Status Saving::write_table(std::uint32_t table, SavedRows& saved) {
+  if (save_.since != 0) {
+    const Fingerprints::Changes changes = saved.fingerprints.update(saved);
+    RETURN_IF_ERROR(write_rows(table, saved, changes.rows));
+    // Rows of a dynamic table are not gone: they have moved, and are saved where they are now.
+    if (saved.has_removed && !changes.removed.empty())
+      RETURN_IF_ERROR(writer_->add_removed_rows(table, saved.numbers, changes.removed));
+  } else {
+    if (save_.is_base)
+      saved.fingerprints.remember(saved);
+    else
+      saved.fingerprints.clear();
+    RETURN_IF_ERROR(write_all(table, saved));
+  }
+  if (saved.counts.empty()) return absl::OkStatus();
+  return writer_->add_blob(counts_name(table, saved.numbers), saved.counts);
+}
+
+std::uint64_t Saving::rows_at_once(const SavedRows& saved) const {
+  return std::max<std::uint64_t>(kBytesAtOnce / std::max<std::size_t>(saved.row_bytes(), 1), 1);
+}
+
+absl::Status Saving::write_all(std::uint32_t table, const SavedRows& saved) {
+  const std::uint64_t at_once = rows_at_once(saved);
+  for (std::uint64_t first = 0; first < saved.rows; first += at_once) {
+    if (gives_up_.load(std::memory_order_relaxed)) return absl::CancelledError("the server ends");
+    const std::vector<checkpoint::Column> columns =
+        saved.columns(first, std::min(at_once, saved.rows - first));
+    RETURN_IF_ERROR(saved.are_scattered ? writer_->add_scattered_rows(table, saved.numbers, columns)
+                                        : writer_->add_rows(table, saved.numbers.first + first, columns));
+  }
+  return absl::OkStatus();
+}
+
+/// `rows`: their places in the copy, ascending.
+absl::Status Saving::write_rows(std::uint32_t table, const SavedRows& saved,
+                                std::span<const std::uint64_t> rows) {
+  // Rows in order need no keys beside them, if there are nearly all.
+  const std::size_t key_bytes = saved.are_scattered ? 0 : sizeof(Key);
+  if (rows.size() * (saved.row_bytes() + key_bytes) >= saved.rows * saved.row_bytes())
+    return write_all(table, saved);
+  const std::vector<checkpoint::Column> all = saved.columns(0, saved.rows);
+  std::vector<Key> keys;
+  std::vector<std::vector<std::byte>> gathered(all.size());
+  const std::uint64_t at_once = rows_at_once(saved);
+  for (; !rows.empty(); rows = rows.subspan(std::min<std::size_t>(at_once, rows.size()))) {
+    if (gives_up_.load(std::memory_order_relaxed)) return absl::CancelledError("the server ends");
+    const std::span<const std::uint64_t> some = rows.first(std::min<std::size_t>(at_once, rows.size()));
+    std::vector<checkpoint::Column> columns;
+    checkpoint::NumberRange numbers = saved.numbers;
+    if (!saved.are_scattered) {
+      keys.resize(some.size());
+      std::ranges::transform(some, keys.begin(),
+                             [&](std::uint64_t row) { return saved.numbers.first + row; });
+      columns.push_back({std::as_bytes(std::span(keys)), sizeof(Key)});
+      numbers = {keys.front(), keys.back() + 1};
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::size_t bytes = all[i].row_bytes;
+      gathered[i].resize(some.size() * bytes);
+      for (std::size_t to = 0; to < some.size(); ++to)
+        std::memcpy(gathered[i].data() + to * bytes, all[i].bytes.data() + some[to] * bytes, bytes);
+      columns.push_back({gathered[i], all[i].row_bytes});
+    }
+    RETURN_IF_ERROR(writer_->add_scattered_rows(table, numbers, columns));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace verbena::server

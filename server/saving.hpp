@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,8 +49,8 @@ class Cut {
   [[nodiscard]] bool is_taken() const { return left_.load(std::memory_order_acquire) == 0; }
   /// Calls use(table, rows) for all copies, one after the other. REQUIRES: is_taken()
   template <class Use>
-  absl::Status for_each(const Use& use) const {
-    for (const Place& lane : lanes_) {
+  absl::Status for_each(const Use& use) {
+    for (Place& lane : lanes_) {
       if (absl::Status status = lane.for_each(use); !status.ok()) return status;
     }
     return server_.for_each(use);
@@ -63,7 +64,7 @@ class Cut {
 
     SavedRows& table(std::uint32_t number);
     template <class Use>
-    absl::Status for_each(const Use& use) const {
+    absl::Status for_each(const Use& use) {
       if (!status.ok()) return status;
       for (std::uint32_t table = 0; table < tables.size(); ++table) {
         if (!are_used[table]) continue;
@@ -98,7 +99,8 @@ class Saving {
 
   [[nodiscard]] bool is_under_way() const { return writer_ != nullptr; }
   /// Makes the part's first file, so that a folder that this server cannot write in is found out at once; the
-  /// cut is now expected. Errors: PartWriter::create(). REQUIRES: not is_under_way()
+  /// cut is now expected. Errors: PartWriter::create(). FAILED_PRECONDITION: an increment of a checkpoint
+  /// that is not the last one that was written here. REQUIRES: not is_under_way()
   absl::Status begin(const protocol::SaveRows& save);
   /// REQUIRES: is_under_way(). Lanes share it.
   [[nodiscard]] const std::shared_ptr<Cut>& cut() const { return cut_; }
@@ -108,10 +110,16 @@ class Saving {
 
  private:
   [[nodiscard]] absl::Status write();
+  [[nodiscard]] absl::Status write_table(std::uint32_t table, SavedRows& saved);
+  [[nodiscard]] absl::Status write_all(std::uint32_t table, const SavedRows& saved);
+  [[nodiscard]] absl::Status write_rows(std::uint32_t table, const SavedRows& saved,
+                                        std::span<const std::uint64_t> rows);
+  [[nodiscard]] std::uint64_t rows_at_once(const SavedRows& saved) const;
 
   const std::uint32_t server_;
   const std::function<void()> wake_;
-  std::string folder_;
+  protocol::SaveRows save_;        ///< the last one
+  std::int64_t last_written_ = 0;  ///< the clock of the checkpoint that fingerprints are of; 0: of none
   std::shared_ptr<Cut> cut_;
   std::unique_ptr<checkpoint::PartWriter> writer_;  ///< the errand's, while that is under way
   std::atomic<bool> gives_up_ = false;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <utility>
 
 #include "base/return_if_error.hpp"
@@ -116,6 +117,8 @@ absl::Status Checkpointing::save(const CheckpointOptions& options, std::vector<s
 /// Worker 0 makes the folder, and waits until all servers expect the cut. Errors are the session's.
 absl::Status Checkpointing::begin(const CheckpointOptions& options, consistency::Clock clock) {
   const std::size_t servers = session_.options().servers.size();
+  if (run_ == 0) run_ = (std::uint64_t{std::random_device()()} << 32U) | std::random_device()();
+  since_ = 0;
   whole_ = {.servers_ready = std::vector<bool>(servers),
             .servers_written = std::vector<bool>(servers),
             .workers_written = std::vector<bool>(session_.options().workers),
@@ -126,7 +129,11 @@ absl::Status Checkpointing::begin(const CheckpointOptions& options, consistency:
   whole_.has_begun = made.ok();
   if (!made.ok()) return absl::OkStatus();
   note_dead_servers();
-  session_.tell_all(protocol::SaveRows{.clock = clock, .folder = *made});
+  const bool is_increment =
+      base_.clock != 0 && base_.increments < options.increments && base_.folder == options.folder;
+  since_ = is_increment ? base_.clock : 0;
+  session_.tell_all(protocol::SaveRows{
+      .clock = clock, .since = since_, .is_base = options.increments > 0, .folder = *made});
   return session_.wait_until(
       [&] { return std::all_of(whole_.servers_ready.begin(), whole_.servers_ready.end(), std::identity()); },
       session_.options().timeout_ms,
@@ -225,6 +232,8 @@ void Checkpointing::commit_if_complete() {
 checkpoint::Manifest Checkpointing::manifest() const {
   checkpoint::Manifest manifest{
       .clock = static_cast<std::uint64_t>(clock_), .written = {}, .program = VERBENA_VERSION};
+  manifest.run = run_;
+  if (is_increment()) manifest.since = static_cast<std::uint64_t>(since_);
   manifest.options = {{"workers", session_.options().workers},
                       {"servers", session_.options().servers.size()},
                       {"notes", options_.notes}};
@@ -241,9 +250,12 @@ void Checkpointing::end(const absl::Status& status) {
   last_ = status;
   if (is_first() && status.ok()) {
     spdlog::info("checkpoint {}/ckpt-{} is written", options_.folder, clock_);
+    base_ = {
+        .folder = options_.folder, .clock = clock_, .increments = is_increment() ? base_.increments + 1 : 0};
   } else if (is_first()) {
     spdlog::warn("no checkpoint of clock {} was written; training goes on: {}", clock_,
                  std::string(status.message()));
+    base_ = {};
   }
   clock_ = 0;
 }

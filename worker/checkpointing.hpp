@@ -63,6 +63,12 @@ class Checkpointing {
     std::vector<bool> workers_written;
     absl::Status status;  ///< the first error
   };
+  /// On worker 0: what the next checkpoint may be an increment of.
+  struct Base {
+    std::string folder;
+    consistency::Clock clock = 0;  ///< 0: there is none
+    std::uint32_t increments = 0;  ///< since the last one with all rows
+  };
 
   [[nodiscard]] bool is_first() const;
   [[nodiscard]] bool is_under_way() const { return clock_ != 0; }
@@ -74,17 +80,21 @@ class Checkpointing {
   void note(std::vector<bool>& parts, const protocol::PartSaved& saved);
   void commit_if_complete();
   [[nodiscard]] checkpoint::Manifest manifest() const;
+  [[nodiscard]] bool is_increment() const { return since_ != 0; }
   void end(const absl::Status& status);
 
   SessionCore& session_;
   std::optional<checkpoint::Reader> resumed_;
   CheckpointOptions options_;     ///< of the checkpoint that is being made
   consistency::Clock clock_ = 0;  ///< of it; 0: there is none
+  consistency::Clock since_ = 0;  ///< worker 0's: of what it is an increment; 0: it has all rows
   bool is_cut_ = false;           ///< its barrier is over
   base::Errand part_;
   base::Errand commit_;  ///< worker 0's
   Whole whole_;
-  absl::Status last_;  ///< how the last one ended
+  Base base_;
+  std::uint64_t run_ = 0;  ///< checkpoint::Manifest::run; 0: not yet chosen
+  absl::Status last_;      ///< how the last one ended
 };
 
 }  // namespace verbena::worker

@@ -18,6 +18,7 @@
 #include "apps/inspect/checkpoint_views.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
+#include "checkpoint/newest_rows.hpp"
 #include "checkpoint/reader.hpp"
 #include "protocol/row_stride.hpp"
 #include "protocol/saved_table.hpp"
@@ -77,8 +78,16 @@ class ExportedTable {
           fmt::format("{}: {}", reader.path(), std::string(table.status().message())));
     }
     ExportedTable opened(reader, entry.name, *std::move(table));
-    for (const checkpoint::Part& part : reader.manifest().parts) {
-      for (const checkpoint::DataFile& file : part.files) opened.count(file);
+    for (const checkpoint::Layer& layer : reader.layers()) {
+      for (const checkpoint::Part& part : layer.manifest.parts) {
+        for (const checkpoint::DataFile& file : part.files) opened.count(file);
+      }
+    }
+    if (reader.layers().size() > 1 && opened.is_sparse()) {
+      // Rows of several checkpoints may be the same one's.
+      const absl::StatusOr<std::vector<Key>> keys = opened.keys();
+      if (!keys.ok()) return keys.status();
+      opened.saved_rows_ = keys->size();
     }
     return opened;
   }
@@ -96,7 +105,13 @@ class ExportedTable {
   /// with some others.
   absl::Status read(NumberRange range,
                     absl::FunctionRef<absl::Status(Key key, const std::byte* values)> visit) const {
+    checkpoint::NewestRows newest(*reader_);
     return reader_->read_rows(table_.table, range, [&](const Rows& rows) {
+      if (rows.are_removed) {
+        if (!is_sparse()) return wrong("it is dense, but rows of it were removed");
+        newest.remove(rows, [](Key /*key*/) { return true; });
+        return absl::OkStatus();
+      }
       const protocol::SavedColumns columns = protocol::saved_columns(
           rows.are_scattered, protocol::row_stride_bytes(table_.value_type, table_.width), 0, false);
       // Others may come behind these.
@@ -110,7 +125,7 @@ class ExportedTable {
         if (rows.are_scattered) std::memcpy(&key, rows.columns[0].bytes.data() + i * sizeof key, sizeof key);
         if (!is_sparse() && key >= table_.rows)
           return wrong(fmt::format("row {} is there, of {}", key, table_.rows));
-        RETURN_IF_ERROR(visit(key, values.bytes.data() + i * values.row_bytes));
+        if (newest.takes(key)) RETURN_IF_ERROR(visit(key, values.bytes.data() + i * values.row_bytes));
       }
       return absl::OkStatus();
     });
@@ -137,7 +152,7 @@ class ExportedTable {
 
   void count(const checkpoint::DataFile& file) {
     for (const checkpoint::ChunkEntry& chunk : file.chunks) {
-      if (chunk.kind == checkpoint::ChunkKind::kBlob || chunk.number != table_.table) continue;
+      if (!checkpoint::is_of_table(chunk.kind) || chunk.number != table_.table) continue;
       saved_rows_ += chunk.rows;
       has_scattered_ |= chunk.kind == checkpoint::ChunkKind::kScatteredRows;
     }

@@ -64,6 +64,7 @@ absl::Status no_checkpoint(const std::string& path, const Folder::Listing& listi
 SeenCheckpoint seen_in(const std::string& path, const Manifest& manifest) {
   SeenCheckpoint seen{.path = path,
                       .clock = manifest.clock,
+                      .since = manifest.since,
                       .written = manifest.written,
                       .program = manifest.program,
                       .options = manifest.options,
@@ -79,9 +80,12 @@ SeenCheckpoint seen_in(const std::string& path, const Manifest& manifest) {
     for (const checkpoint::DataFile& file : part.files) {
       seen_part.bytes += file.bytes;
       for (const checkpoint::ChunkEntry& chunk : file.chunks) {
-        if (chunk.kind == checkpoint::ChunkKind::kBlob) continue;
+        if (!checkpoint::is_of_table(chunk.kind)) continue;
         SeenTable& table = tables.at(chunk.number);  // a manifest lists all tables that it has rows of
-        table.rows += chunk.rows;
+        if (chunk.kind == checkpoint::ChunkKind::kRemovedRows)
+          table.removed += chunk.rows;
+        else
+          table.rows += chunk.rows;
         table.bytes += chunk.bytes;
       }
     }
@@ -134,6 +138,7 @@ std::string text_of_tables(const std::vector<SeenTable>& tables) {
           {name, "?", "?", "?", "?", "?", std::to_string(table.rows), "", megabytes(table.bytes)});
       more += fmt::format("{}: {}\n", name, std::string(open.status().message()));
     }
+    if (table.removed > 0) more += fmt::format("{}: {} rows are there no more\n", name, table.removed);
   }
   return in_columns(lines) + more;
 }
@@ -168,13 +173,18 @@ checkpoint::Damage damage_of(const std::string& path, const Folder::Damaged& dam
   return {.path = path, .offset = 0, .what = std::move(what), .advice = "give the folder its own name again"};
 }
 
-VerifiedCheckpoint verify_one(FileSystem& files, const std::string& path, VerifyProgress progress) {
+/// `alone`: without what an increment builds upon.
+VerifiedCheckpoint verify_one(FileSystem& files, const std::string& path, bool alone,
+                              VerifyProgress progress) {
   VerifiedCheckpoint verified{.path = path, .bytes = 0, .damages = {}};
+  std::vector<checkpoint::Layer> layers;
   // Without a manifest there is nothing to examine.
-  if (const auto manifest = checkpoint::read_manifest(files, path); manifest.ok())
-    verified.bytes = seen_in(path, *manifest).bytes;
+  checkpoint::read_layers(files, path, layers).IgnoreError();
+  if (alone && !layers.empty()) layers.resize(1);
+  for (const checkpoint::Layer& layer : layers) verified.bytes += seen_in(layer.path, layer.manifest).bytes;
+  const auto tell = [&](std::uint64_t bytes) { progress(path, bytes, verified.bytes); };
   verified.damages =
-      checkpoint::verify(files, path, [&](std::uint64_t bytes) { progress(path, bytes, verified.bytes); });
+      alone ? checkpoint::verify_alone(files, path, tell) : checkpoint::verify(files, path, tell);
   return verified;
 }
 
@@ -224,16 +234,16 @@ absl::StatusOr<std::vector<VerifiedCheckpoint>> verify_checkpoints(FileSystem& f
   if (!is_one.ok()) return is_one.status();
   std::vector<VerifiedCheckpoint> verified;
   if (*is_one) {
-    verified.push_back(verify_one(files, path, progress));
+    verified.push_back(verify_one(files, path, /*alone=*/false, progress));
     return verified;
   }
   const absl::StatusOr<Folder::Listing> listing = Folder(files, path).list();
   if (!listing.ok()) return listing.status();
   for (const Folder::Complete& one : listing->complete)
-    verified.push_back(verify_one(files, one.path, progress));
+    verified.push_back(verify_one(files, one.path, /*alone=*/true, progress));
   for (const Folder::Damaged& one : listing->damaged) {
-    VerifiedCheckpoint& damaged =
-        verified.emplace_back(verify_one(files, fmt::format("{}/{}", path, one.name), progress));
+    VerifiedCheckpoint& damaged = verified.emplace_back(
+        verify_one(files, fmt::format("{}/{}", path, one.name), /*alone=*/true, progress));
     if (damaged.damages.empty()) damaged.damages.push_back(damage_of(damaged.path, one));
   }
   if (verified.empty()) return no_checkpoint(path, *listing);
@@ -245,9 +255,10 @@ std::string to_text(const SeenFolder& folder) {
   if (folder.complete.empty()) {
     text = fmt::format("no whole checkpoint is in {}\n", base::printable(folder.path));
   } else {
-    Lines lines = {{"checkpoint", "clock", "written", "tables", "MB", "workers", "servers"}};
+    Lines lines = {{"checkpoint", "clock", "rows", "written", "tables", "MB", "workers", "servers"}};
     for (const SeenCheckpoint& one : folder.complete) {
-      lines.push_back({last_name_of(one.path), std::to_string(one.clock), base::printable(one.written),
+      lines.push_back({last_name_of(one.path), std::to_string(one.clock),
+                       one.since ? fmt::format("since {}", *one.since) : "all", base::printable(one.written),
                        std::to_string(one.tables.size()), megabytes(one.bytes),
                        shown_count(one.options, "workers"), shown_count(one.options, "servers")});
     }
@@ -270,6 +281,7 @@ json to_json(const SeenFolder& folder) {
     for (const char* const who : {"workers", "servers"}) {
       if (const auto count = count_in(one.options, who)) entry[who] = *count;
     }
+    if (one.since) entry["since"] = *one.since;
     complete.push_back(std::move(entry));
   }
   json damaged = json::array();
@@ -286,6 +298,8 @@ std::string to_text(const SeenCheckpoint& seen) {
                                                  seen.clock, seen.written, seen.program));
   text += fmt::format("; {} workers, {} servers; {} MB\n", shown_count(seen.options, "workers"),
                       shown_count(seen.options, "servers"), megabytes(seen.bytes));
+  if (seen.since)
+    text += fmt::format("only what has changed since ckpt-{}, with which it is read\n", *seen.since);
   if (!seen.tables.empty()) text += '\n' + text_of_tables(seen.tables);
   if (!seen.parts.empty()) text += '\n' + text_of_parts(seen.parts);
   return text + text_of_notes(seen.options);
@@ -298,6 +312,7 @@ json to_json(const SeenCheckpoint& seen) {
                       {"name", table.name},
                       {"description", table.description},
                       {"rows", table.rows},
+                      {"removed", table.removed},
                       {"bytes", table.bytes}});
   }
   json parts = json::array();
@@ -308,9 +323,11 @@ json to_json(const SeenCheckpoint& seen) {
     parts.push_back(
         {{"name", part.name}, {"files", part.files}, {"bytes", part.bytes}, {"blobs", std::move(blobs)}});
   }
-  return {{"path", seen.path},           {"clock", seen.clock},      {"written", seen.written},
-          {"program", seen.program},     {"bytes", seen.bytes},      {"options", seen.options},
-          {"tables", std::move(tables)}, {"parts", std::move(parts)}};
+  json object = {{"path", seen.path},           {"clock", seen.clock},      {"written", seen.written},
+                 {"program", seen.program},     {"bytes", seen.bytes},      {"options", seen.options},
+                 {"tables", std::move(tables)}, {"parts", std::move(parts)}};
+  if (seen.since) object["since"] = *seen.since;
+  return object;
 }
 
 std::string to_text(std::span<const VerifiedCheckpoint> verified) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ struct SeenTable {
   std::string name;
   nlohmann::json description;  ///< as the manifest has it
   std::uint64_t rows = 0;      ///< that were saved
+  std::uint64_t removed = 0;   ///< of an increment: rows of its base that are there no more
   std::uint64_t bytes = 0;     ///< of their chunks
 };
 
@@ -38,6 +40,7 @@ struct SeenPart {
 struct SeenCheckpoint {
   std::string path;
   std::uint64_t clock = 0;
+  std::optional<std::uint64_t> since;  ///< an increment: the clock of its base (checkpoint/layers.hpp)
   std::string written;
   std::string program;
   std::uint64_t bytes = 0;  ///< of its data files

@@ -41,6 +41,7 @@ Launcher::Command worker_command(const Application& application, const Applicati
   if (!checkpoints.folder.empty()) arguments.push_back(flag("checkpoint", checkpoints.folder));
   if (checkpoints.every) arguments.push_back(flag("checkpoint-every", *checkpoints.every));
   if (checkpoints.keep) arguments.push_back(flag("checkpoint-keep", *checkpoints.keep));
+  if (checkpoints.increments) arguments.push_back(flag("checkpoint-increments", *checkpoints.increments));
   if (!checkpoints.resume_from.empty()) arguments.push_back(flag("resume-from", checkpoints.resume_from));
   if (run.baseline) arguments.emplace_back("--baseline");
   const std::vector<std::string> given = options.given();

@@ -228,8 +228,15 @@ void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run)
       ->type_name("N")
       ->group(kCheckpoints);
   add_number(command, "--checkpoint-keep", checkpoints.keep,
-             "How many whole checkpoints stay in the folder, the newest. By default 2.",
+             "How many whole checkpoints stay in the folder, the newest, besides those that they need. By "
+             "default 2.",
              {1, std::numeric_limits<std::uint32_t>::max()})
+      ->type_name("N")
+      ->group(kCheckpoints);
+  add_number(command, "--checkpoint-increments", checkpoints.increments,
+             "After a checkpoint of all rows, save only those that have changed since the checkpoint before, "
+             "so many times. It pays where few rows change from one to the next. By default 0.",
+             {0, std::numeric_limits<std::uint32_t>::max()})
       ->type_name("N")
       ->group(kCheckpoints);
   CLI::Option* const from =
@@ -272,9 +279,11 @@ absl::Status check_folder(const std::string& folder) {
 /// What must hold whatever the application is.
 absl::Status check_together(const CheckpointSettings& checkpoints) {
   if (!checkpoints.folder.empty()) return check_folder(checkpoints.folder);
-  for (const auto& [name, is_given] : {std::pair("--checkpoint-every", checkpoints.every.has_value()),
-                                       std::pair("--checkpoint-keep", checkpoints.keep.has_value()),
-                                       std::pair("--resume", checkpoints.resume)}) {
+  for (const auto& [name, is_given] :
+       {std::pair("--checkpoint-every", checkpoints.every.has_value()),
+        std::pair("--checkpoint-keep", checkpoints.keep.has_value()),
+        std::pair("--checkpoint-increments", checkpoints.increments.has_value()),
+        std::pair("--resume", checkpoints.resume)}) {
     if (is_given)
       return absl::InvalidArgumentError(
           fmt::format("{}: expected with --checkpoint FOLDER, which says where", name));
@@ -507,6 +516,7 @@ std::string effective(const JobOptions& options) {
   if (!checkpoints.folder.empty()) saving += " --checkpoint=" + checkpoints.folder;
   if (checkpoints.every) saving += fmt::format(" --checkpoint-every={}", *checkpoints.every);
   if (checkpoints.keep) saving += fmt::format(" --checkpoint-keep={}", *checkpoints.keep);
+  if (checkpoints.increments) saving += fmt::format(" --checkpoint-increments={}", *checkpoints.increments);
   if (!checkpoints.resume_from.empty()) saving += " --resume-from=" + checkpoints.resume_from;
   return fmt::format(
       "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "

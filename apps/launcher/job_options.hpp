@@ -24,11 +24,12 @@ namespace verbena::apps {
 
 /// What is saved while an application trains, and whether it goes on from there.
 struct CheckpointSettings {
-  std::string folder;                 ///< empty: nothing is saved
-  std::optional<std::int64_t> every;  ///< iterations; nullopt: not given
-  std::optional<std::int64_t> keep;   ///< nullopt: not given
-  bool resume = false;                ///< from the newest one in the folder: becomes `resume_from`
-  std::string resume_from;            ///< the folder of a checkpoint; empty: from the beginning
+  std::string folder;                      ///< empty: nothing is saved
+  std::optional<std::int64_t> every;       ///< iterations; nullopt: not given
+  std::optional<std::int64_t> keep;        ///< nullopt: not given
+  std::optional<std::int64_t> increments;  ///< nullopt: not given
+  bool resume = false;                     ///< from the newest one in the folder: becomes `resume_from`
+  std::string resume_from;                 ///< the folder of a checkpoint; empty: from the beginning
 };
 
 struct JobOptions {

@@ -101,7 +101,8 @@ CheckpointPlan plan_of(const CheckpointSettings& settings, const Application& ap
   return {.folder = settings.folder,
           .every = settings.every.value_or(tenth),
           .after_last = settings.every.has_value(),
-          .keep = static_cast<std::uint64_t>(settings.keep.value_or(kUsuallyKept))};
+          .keep = static_cast<std::uint64_t>(settings.keep.value_or(kUsuallyKept)),
+          .increments = static_cast<std::uint32_t>(settings.increments.value_or(0))};
 }
 
 class Stopwatch {

@@ -73,7 +73,8 @@ bool Checkpoints::stops_after(std::int64_t iteration, bool is_last) {
 
 absl::Status Checkpoints::save(std::int64_t iteration, absl::FunctionRef<nlohmann::json()> state) {
   finish();  // the one before, for which checkpoint() would wait
-  CheckpointOptions options{.folder = plan_.folder, .keep = plan_.keep, .notes = plan_.notes};
+  CheckpointOptions options{
+      .folder = plan_.folder, .keep = plan_.keep, .increments = plan_.increments, .notes = plan_.notes};
   options.notes[kIterationNote] = std::to_string(iteration);
   RETURN_IF_ERROR(session_->checkpoint(options, encoded(iteration, state())));
   saved_iteration_ = iteration;

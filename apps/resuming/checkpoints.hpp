@@ -26,10 +26,11 @@ namespace verbena::apps {
 
 /// The same for all workers of a job.
 struct CheckpointPlan {
-  std::string folder;       ///< empty: none are made
-  std::int64_t every = 1;   ///< iterations from one to the next
-  bool after_last = false;  ///< also after the last iteration, if it is its turn
-  std::uint64_t keep = 2;   ///< as CheckpointOptions::keep
+  std::string folder;            ///< empty: none are made
+  std::int64_t every = 1;        ///< iterations from one to the next
+  bool after_last = false;       ///< also after the last iteration, if it is its turn
+  std::uint64_t keep = 2;        ///< as CheckpointOptions::keep
+  std::uint32_t increments = 0;  ///< as CheckpointOptions::increments
   std::map<std::string, std::string> notes = {};
 };
 

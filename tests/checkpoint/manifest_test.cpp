@@ -116,7 +116,7 @@ TEST(ManifestTest, WhatCannotBeIsRefusedByName) {
        [](json& m) { m["parts"][0]["files"][0]["name"] = "../server-0"; }},
       {"parts[0].files[0].checksum: expected 16 hexadecimal digits",
        [](json& m) { m["parts"][0]["files"][0]["checksum"] = "0123456789ABCDEF"; }},
-      {"chunks[0].kind: expected rows, scattered or blob",
+      {"chunks[0].kind: expected rows, scattered, removed or blob",
        [](json& m) { m["parts"][0]["files"][0]["chunks"][0]["kind"] = "row"; }},
       {"server-0: expected a chunk at offset 32, found it at 18446744073709551615",
        [](json& m) { m["parts"][0]["files"][0]["chunks"][0]["offset"] = kMost; }},

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
+#include "checkpoint/newest_rows.hpp"
 #include "checkpoint/part_description.hpp"
 #include "checkpoint/part_writer.hpp"
 
@@ -54,45 +55,104 @@ absl::Status add_dense(PartWriter& writer, const Content& content, NumberRange r
   return absl::OkStatus();
 }
 
-absl::Status add_sparse(PartWriter& writer, const Content& content, NumberRange numbers) {
+/// With their keys.
+absl::Status add_by_key(PartWriter& writer, std::uint32_t table,
+                        const std::map<std::uint64_t, std::string>& rows, NumberRange numbers) {
   std::string keys;
   ValuesAndCounters columns;
-  for (const auto& [key, row] : content.sparse) {
-    const std::uint64_t number = number_of_key(key);
-    if (number < numbers.first || number >= numbers.end) continue;
+  for (const auto& [key, row] : rows) {
     keys.append(reinterpret_cast<const char*>(&key), sizeof key);
     columns.add(row);
   }
   const std::array<Column, 3> all = {column(keys, kKeyBytes), column(columns.values, kValueBytes),
                                      column(columns.counters, kCounterBytes)};
-  return writer.add_scattered_rows(kSparseTable, numbers, all);
+  return writer.add_scattered_rows(table, numbers, all);
+}
+
+/// Those whose numbers, number_of(key), are in the range.
+std::map<std::uint64_t, std::string> rows_in(const std::map<std::uint64_t, std::string>& rows,
+                                             std::uint64_t (*number_of)(std::uint64_t), NumberRange numbers) {
+  std::map<std::uint64_t, std::string> some = rows;
+  std::erase_if(some, [&](const auto& row) {
+    return number_of(row.first) < numbers.first || number_of(row.first) >= numbers.end;
+  });
+  return some;
+}
+
+/// What is in `content` and not in `before`.
+std::map<std::uint64_t, std::string> difference(const std::map<std::uint64_t, std::string>& before,
+                                                std::map<std::uint64_t, std::string> content) {
+  std::erase_if(content, [&](const auto& row) {
+    const auto found = before.find(row.first);
+    return found != before.end() && found->second == row.second;
+  });
+  return content;
+}
+
+std::uint64_t itself(std::uint64_t key) {
+  return key;
+}
+
+PartOptions part_options(std::string name, const SampleOptions& options) {
+  return {.name = std::move(name),
+          .most_file_bytes = options.most_file_bytes,
+          .chunk_bytes = options.chunk_bytes,
+          .zstd_level = options.zstd_level};
+}
+
+/// What one of two servers has of an increment.
+absl::StatusOr<Part> write_changes(FileSystem& files, const std::string& folder, std::uint64_t clock,
+                                   const Content& before, const Content& content,
+                                   const SampleOptions& options, unsigned server) {
+  auto writer =
+      PartWriter::create(files, folder, clock, part_options(fmt::format("server-{}", server), options));
+  if (!writer.ok()) return writer.status();
+  const NumberRange dense = {server * kDenseRows / 2, (server + 1) * kDenseRows / 2};
+  const NumberRange sparse = {server * kNumbers / 2, (server + 1) * kNumbers / 2};
+  RETURN_IF_ERROR(add_by_key(*writer, kDenseTable,
+                             rows_in(difference(before.dense, content.dense), itself, dense), dense));
+  RETURN_IF_ERROR(add_by_key(*writer, kSparseTable,
+                             rows_in(difference(before.sparse, content.sparse), number_of_key, sparse),
+                             sparse));
+  std::vector<std::uint64_t> removed;
+  for (const auto& [key, row] : rows_in(before.sparse, number_of_key, sparse)) {
+    if (!content.sparse.contains(key)) removed.push_back(key);
+  }
+  if (!removed.empty()) RETURN_IF_ERROR(writer->add_removed_rows(kSparseTable, sparse, removed));
+  return writer->finish();
 }
 
 absl::StatusOr<Part> write_server(FileSystem& files, const std::string& folder, std::uint64_t clock,
                                   const Content& content, const SampleOptions& options, unsigned server) {
-  auto writer = PartWriter::create(files, folder, clock,
-                                   {.name = fmt::format("server-{}", server),
-                                    .most_file_bytes = options.most_file_bytes,
-                                    .chunk_bytes = options.chunk_bytes,
-                                    .zstd_level = options.zstd_level});
+  auto writer =
+      PartWriter::create(files, folder, clock, part_options(fmt::format("server-{}", server), options));
   if (!writer.ok()) return writer.status();
   const std::uint64_t half = kDenseRows / 2;
   RETURN_IF_ERROR(add_dense(*writer, content, {server * half, (server + 1) * half}));
-  RETURN_IF_ERROR(add_sparse(*writer, content, {server * kNumbers / 2, (server + 1) * kNumbers / 2}));
+  const NumberRange numbers = {server * kNumbers / 2, (server + 1) * kNumbers / 2};
+  RETURN_IF_ERROR(
+      add_by_key(*writer, kSparseTable, rows_in(content.sparse, number_of_key, numbers), numbers));
   return writer->finish();
 }
 
 absl::StatusOr<Part> write_worker(FileSystem& files, const std::string& folder, std::uint64_t clock,
                                   const Content& content, const SampleOptions& options) {
-  auto writer = PartWriter::create(files, folder, clock,
-                                   {.name = "worker-0",
-                                    .most_file_bytes = options.most_file_bytes,
-                                    .chunk_bytes = options.chunk_bytes,
-                                    .zstd_level = options.zstd_level});
+  auto writer = PartWriter::create(files, folder, clock, part_options("worker-0", options));
   if (!writer.ok()) return writer.status();
   for (const auto& [name, bytes] : content.blobs)
     RETURN_IF_ERROR(writer->add_blob(name, std::as_bytes(std::span(bytes))));
   return writer->finish();
+}
+
+/// Parts travel as descriptions.
+absl::Status commit_described(FileSystem& files, Folder& folder, const std::string& path, Manifest manifest,
+                              const std::vector<Part>& parts) {
+  std::vector<std::string> names;
+  for (const Part& part : parts) {
+    RETURN_IF_ERROR(describe_part(files, path, part));
+    names.push_back(part.name);
+  }
+  return folder.commit(std::move(manifest), names);
 }
 
 /// Row i of all columns.
@@ -102,6 +162,14 @@ std::string row_of(const Rows& rows, std::uint64_t i) {
     row.append(reinterpret_cast<const char*>(part.bytes.data()) + i * part.row_bytes, part.row_bytes);
   }
   return row;
+}
+
+/// The key that a row begins with.
+std::uint64_t take_key(std::string& row) {
+  std::uint64_t key = 0;
+  std::memcpy(&key, row.data(), sizeof key);
+  row.erase(0, sizeof key);
+  return key;
 }
 
 }  // namespace
@@ -135,6 +203,7 @@ absl::StatusOr<std::vector<Part>> write_parts(FileSystem& files, const std::stri
 
 Manifest manifest_of(std::uint64_t clock, std::vector<Part> parts) {
   return {.clock = clock,
+          .run = kSampleRun,
           .program = "1.2.3",
           .options = {{"rate", 0.5}},
           .tables = {{.number = kDenseTable, .name = "weights", .description = {{"rows", kDenseRows}}},
@@ -148,34 +217,57 @@ absl::Status write_checkpoint(FileSystem& files, Folder& folder, std::uint64_t c
   if (!path.ok()) return path.status();
   const absl::StatusOr<std::vector<Part>> parts = write_parts(files, *path, clock, content, options);
   if (!parts.ok()) return parts.status();
-  std::vector<std::string> names;
-  for (const Part& part : *parts) {
-    RETURN_IF_ERROR(describe_part(files, *path, part));
-    names.push_back(part.name);
+  return commit_described(files, folder, *path, manifest_of(clock, {}), *parts);
+}
+
+absl::Status write_increment(FileSystem& files, Folder& folder, std::uint64_t clock, std::uint64_t since,
+                             const Content& before, const Content& content, const SampleOptions& options) {
+  const absl::StatusOr<std::string> path = folder.begin(clock);
+  if (!path.ok()) return path.status();
+  std::vector<Part> parts;
+  for (const unsigned server : {0U, 1U}) {
+    absl::StatusOr<Part> part = write_changes(files, *path, clock, before, content, options, server);
+    if (!part.ok()) return part.status();
+    parts.push_back(*std::move(part));
   }
-  return folder.commit(manifest_of(clock, {}), names);
+  absl::StatusOr<Part> worker = write_worker(files, *path, clock, content, options);
+  if (!worker.ok()) return worker.status();
+  parts.push_back(*std::move(worker));
+  Manifest manifest = manifest_of(clock, {});
+  manifest.since = since;
+  return commit_described(files, folder, *path, std::move(manifest), parts);
 }
 
 absl::StatusOr<Content> load(const Reader& reader, NumberRange rows, NumberRange numbers) {
   Content content;
+  NewestRows newest_dense(reader);
   RETURN_IF_ERROR(reader.read_rows(kDenseTable, rows, [&](const Rows& found) {
-    if (found.are_scattered || found.count != found.numbers.end - found.numbers.first)
+    const bool is_increment = found.are_scattered && reader.layers().size() > 1;
+    if (!is_increment && (found.are_scattered || found.count != found.numbers.end - found.numbers.first))
       return absl::InternalError("not each row of the range");
     for (std::uint64_t i = 0; i < found.count; ++i) {
-      if (!content.dense.emplace(found.numbers.first + i, row_of(found, i)).second)
-        return absl::InternalError("a row comes twice");
+      std::string row = row_of(found, i);
+      const std::uint64_t key = is_increment ? take_key(row) : found.numbers.first + i;
+      if (key < rows.first || key >= rows.end || !newest_dense.takes(key)) continue;
+      if (!content.dense.emplace(key, row).second) return absl::InternalError("a row comes twice");
     }
     return absl::OkStatus();
   }));
+  NewestRows newest_sparse(reader);
   RETURN_IF_ERROR(reader.read_rows(kSparseTable, numbers, [&](const Rows& found) {
+    const auto is_wanted = [&](std::uint64_t key) {
+      return number_of_key(key) >= numbers.first && number_of_key(key) < numbers.end;
+    };
+    if (found.are_removed) {
+      newest_sparse.remove(found, is_wanted);
+      return absl::OkStatus();
+    }
     if (!found.are_scattered) return absl::InternalError("rows of a sparse table");
     for (std::uint64_t i = 0; i < found.count; ++i) {
-      const std::string row = row_of(found, i);
-      std::uint64_t key = 0;
-      std::memcpy(&key, row.data(), sizeof key);
-      if (number_of_key(key) < numbers.first || number_of_key(key) >= numbers.end) continue;
-      if (!content.sparse.emplace(key, row.substr(sizeof key)).second)
-        return absl::InternalError("a key comes twice");
+      std::string row = row_of(found, i);
+      const std::uint64_t key = take_key(row);
+      if (!is_wanted(key) || !newest_sparse.takes(key)) continue;
+      if (!content.sparse.emplace(key, row).second) return absl::InternalError("a key comes twice");
     }
     return absl::OkStatus();
   }));

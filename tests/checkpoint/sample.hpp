@@ -51,6 +51,14 @@ Manifest manifest_of(std::uint64_t clock, std::vector<Part> parts);
 absl::Status write_checkpoint(FileSystem& files, Folder& folder, std::uint64_t clock, const Content& content,
                               const SampleOptions& options = {});
 
+/// An increment: what `content` has that `before`, the content of the checkpoint of clock `since`, has not,
+/// in the same parts; also what keys it has no more.
+absl::Status write_increment(FileSystem& files, Folder& folder, std::uint64_t clock, std::uint64_t since,
+                             const Content& before, const Content& content,
+                             const SampleOptions& options = {});
+/// Checkpoints of the samples say that they are of this run.
+constexpr std::uint64_t kSampleRun = 77;
+
 /// What a reader of this part of the tables finds: dense rows `rows`, and keys whose numbers are in
 /// `numbers`.
 absl::StatusOr<Content> load(const Reader& reader, NumberRange rows, NumberRange numbers);

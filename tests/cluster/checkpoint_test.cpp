@@ -12,8 +12,10 @@
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/return_if_error.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/temporary_folder.hpp"
@@ -258,6 +260,147 @@ INSTANTIATE_TEST_SUITE_P(Models, CutTest, ::testing::Bool(),
                          [](const auto& has_no_bound) { return has_no_bound.param ? "Asp" : "Ssp"; });
 
 class CheckpointErrorTest : public CheckpointTest {};
+
+/// Keys come, are pushed to again, and are evicted, from one checkpoint to the next; rows of one table move.
+class IncrementTest : public CheckpointTest {
+ protected:
+  static constexpr std::int64_t kCheckpoints = 7;
+  static constexpr std::uint32_t kIncrements = 2;  // so that 1, 4 and 7 have all rows
+  static constexpr std::uint64_t kRows = 400;
+  static constexpr std::uint64_t kKeys = 600;
+
+  struct Tables {
+    Table<std::int64_t> dense;
+    Table<float> sparse;
+    Table<std::int64_t> moving;
+  };
+  static absl::StatusOr<Tables> open(Session& session) {
+    const auto dense = session.table<std::int64_t>({.name = "dense",
+                                                    .rows = kRows,
+                                                    .width = 1,
+                                                    .consistency = Bsp{},
+                                                    .allocation = Allocation::kStatic});
+    if (!dense.ok()) return dense.status();
+    const auto sparse = session.table<float>({.name = "sparse",
+                                              .key_space = KeySpace::kSparse,
+                                              .width = 2,
+                                              .consistency = Bsp{},
+                                              .rule = "adagrad(rate=0.1)",
+                                              .eviction = "age(clocks=3)"});
+    if (!sparse.ok()) return sparse.status();
+    const auto moving = session.table<std::int64_t>({.name = "moving",
+                                                     .rows = kRows,
+                                                     .width = 1,
+                                                     .consistency = Sequential{},
+                                                     .allocation = Allocation::kDynamic});
+    if (!moving.ok()) return moving.status();
+    return Tables{*dense, *sparse, *moving};
+  }
+  /// A few keys of each table, others in each clock.
+  static absl::Status push(Session& session, Tables& tables) {
+    const auto clock = static_cast<std::uint64_t>(session.current_clock());
+    std::vector<Key> few;
+    for (std::uint64_t i = 0; i < 20; ++i) few.push_back((clock * 50 + i * 3 + session.rank()) % kRows);
+    RETURN_IF_ERROR(tables.dense.push(few, std::vector<std::int64_t>(few.size(), 1)));
+    std::vector<Key> keys;
+    for (std::uint64_t i = 0; i < kKeys; ++i) {
+      if (i % 8 == clock % 8 || i < 30) keys.push_back(sparse_key(i));
+    }
+    RETURN_IF_ERROR(tables.sparse.push(keys, std::vector<float>(keys.size() * 2, 0.5F)));
+    RETURN_IF_ERROR(tables.moving.localize(few).wait());
+    return tables.moving.push(few, std::vector<std::int64_t>(few.size(), 1));
+  }
+  struct Rows {
+    std::vector<std::int64_t> dense = std::vector<std::int64_t>(kRows);
+    std::vector<float> sparse = std::vector<float>(kKeys * 2);
+    std::vector<std::int64_t> moving = std::vector<std::int64_t>(kRows);
+    friend bool operator==(const Rows&, const Rows&) = default;
+  };
+  static absl::StatusOr<Rows> pull(Tables& tables) {
+    Rows rows;
+    RETURN_IF_ERROR(tables.dense.pull(KeyRange{0, kRows}, rows.dense));
+    std::vector<Key> keys;
+    for (std::uint64_t i = 0; i < kKeys; ++i) keys.push_back(sparse_key(i));
+    RETURN_IF_ERROR(tables.sparse.pull(keys, rows.sparse));
+    RETURN_IF_ERROR(tables.moving.pull(KeyRange{0, kRows}, rows.moving));
+    return rows;
+  }
+  [[nodiscard]] std::uintmax_t bytes_of(std::int64_t clock) const {
+    std::uintmax_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(checkpoint(clock)))
+      if (entry.path().filename() != "manifest.json") bytes += entry.file_size();
+    return bytes;
+  }
+};
+
+TEST_F(IncrementTest, EachIsWhatTheRowsWere) {
+  std::vector<Rows> expected(kCheckpoints + 1);
+  const ClusterOptions options{.servers = 2, .workers = 2, .lanes = 2, .lanes_step = 1};
+  const ClusterResult result = run_cluster(options, [&](Session& session) -> absl::Status {
+    auto tables = open(session);
+    if (!tables.ok()) return tables.status();
+    for (std::int64_t i = 1; i <= kCheckpoints; ++i) {
+      RETURN_IF_ERROR(push(session, *tables));
+      RETURN_IF_ERROR(
+          session.checkpoint({.folder = folder(), .keep = kCheckpoints, .increments = kIncrements}, {}));
+      const absl::StatusOr<Rows> rows = pull(*tables);
+      if (!rows.ok()) return rows.status();
+      if (session.rank() == 0) expected[static_cast<std::size_t>(i)] = *rows;
+      RETURN_IF_ERROR(session.barrier());
+    }
+    return session.finish_checkpoint();
+  });
+  ASSERT_TRUE(result.first_error().ok()) << result.first_error();
+  // Barriers after pulls are clocks, too.
+  std::vector<std::int64_t> clocks;
+  for (std::int64_t i = 1; i <= kCheckpoints; ++i) clocks.push_back(2 * i - 1);
+  EXPECT_LT(bytes_of(clocks[1]), bytes_of(clocks[0]));
+  EXPECT_LT(bytes_of(clocks[2]), bytes_of(clocks[0]));
+  EXPECT_GT(bytes_of(clocks[3]), bytes_of(clocks[2]));
+  for (std::size_t i = 0; i < clocks.size(); ++i) {
+    for (const std::uint32_t servers : {1U, 3U}) {
+      ClusterOptions again{
+          .servers = servers, .workers = 2, .lanes = 1, .lanes_step = 1, .server_threads = 2};
+      again.resume = checkpoint(clocks[i]);
+      const ClusterResult resumed = run_cluster(again, [&](Session& session) -> absl::Status {
+        auto tables = open(session);
+        if (!tables.ok()) return tables.status();
+        const absl::StatusOr<Rows> rows = pull(*tables);
+        if (!rows.ok()) return rows.status();
+        EXPECT_TRUE(*rows == expected[i + 1]) << "checkpoint " << i + 1 << ", " << servers << " servers";
+        return session.barrier();
+      });
+      EXPECT_TRUE(resumed.first_error().ok()) << resumed.first_error();
+    }
+  }
+}
+
+/// After one that could not be written comes one with all rows: nobody knows what the servers have seen of
+/// it.
+TEST_F(IncrementTest, AFailedOneIsNothingToBuildUpon) {
+  write_file(folder_.path("file"), "in the way");
+  const ClusterResult result = run_cluster({}, [&](Session& session) -> absl::Status {
+    auto tables = open(session);
+    if (!tables.ok()) return tables.status();
+    const CheckpointOptions good{.folder = folder(), .keep = 9, .increments = 9};
+    CheckpointOptions impossible = good;
+    impossible.folder = folder_.path("file") + "/checkpoints";
+    for (const CheckpointOptions* const options : {&good, &good, &std::as_const(impossible), &good, &good}) {
+      RETURN_IF_ERROR(push(session, *tables));
+      RETURN_IF_ERROR(session.checkpoint(*options, {}));
+      EXPECT_EQ(session.finish_checkpoint().ok(), options == &good);
+    }
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(result.first_error().ok()) << result.first_error();
+  const auto has_all = [&](std::int64_t clock) {
+    return !absl::StrContains(contents(checkpoint(clock) + "/manifest.json"), "\"since\"");
+  };
+  EXPECT_TRUE(has_all(1));
+  EXPECT_FALSE(has_all(2));
+  EXPECT_TRUE(has_all(4));
+  EXPECT_FALSE(has_all(5));
+}
 
 /// One worker is in the barrier long before the other has pushed, and has moved rows.
 TEST_F(CheckpointErrorTest, RowsThatMoveAreCopiedWhenTheLastWorkerIsThere) {

@@ -30,8 +30,8 @@ std::vector<std::string> kept_inputs(const std::string& kind) {
 std::vector<std::string> pieces() {
   std::vector<std::string> pieces = verbena::testing::bytes_of_each<std::uint64_t>(
       {0, 1, 96, UINT32_MAX, std::uint64_t{1} << 40U, UINT64_MAX});
-  for (const char* const text : {"\"rows\"", "\"scattered\"", "\"blob\"", ":0,", ":1,",
-                                 ":18446744073709551615,", "null", "[", "{", "},{", "-1"})
+  for (const char* const text : {"\"rows\"", "\"scattered\"", "\"removed\"", "\"blob\"", "\"since\"", ":0,",
+                                 ":1,", ":18446744073709551615,", "null", "[", "{", "},{", "-1"})
     pieces.emplace_back(text);
   return pieces;
 }

@@ -92,6 +92,7 @@ struct PossibleFields {
   }
   void operator()(const SaveRows& save) const {
     EXPECT_GE(save.clock, 1);
+    EXPECT_TRUE(save.since >= 0 && save.since < save.clock);
     EXPECT_TRUE(!save.folder.empty() && save.folder.size() <= kMaxPathBytes);
   }
   void operator()(const PartSaved& saved) const {
@@ -107,7 +108,7 @@ TEST(ProtocolFuzz, ControlMessages) {
       1,
       {encode(Hello{.worker = 1, .workers = 4, .pid = 99, .servers = 2, .inbox_bytes = 4096}),
        encode(Welcome{.pid = 7, .lanes = 3, .inbox = {8, 9, 10}}),
-       encode(SaveRows{.clock = 7, .folder = "/saved/ckpt-7.tmp"}),
+       encode(SaveRows{.clock = 7, .since = 5, .is_base = true, .folder = "/saved/ckpt-7.tmp"}),
        encode(PartSaved{.clock = 7, .is_worker = true, .rank = 1, .code = 8, .reason = "no room"}),
        encode(OpenTable{.table = 3,
                         .value_type = ValueType::kInt32,

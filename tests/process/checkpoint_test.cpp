@@ -155,6 +155,30 @@ TEST_F(CheckpointRunTest, WhatIsSavedCanBeLookedAt) {
   EXPECT_EQ(look({"inspect", path("nothing")}).status, 2);
 }
 
+/// Of 4,000 features few are in the examples of an iteration.
+TEST_F(CheckpointRunTest, IncrementsHoldWhatHasChanged) {
+  std::string examples;
+  for (int i = 0; i < 4000; ++i)
+    examples += fmt::format("{} {}:1 {}:1\n", i % 3 == 0 ? 1 : 0, i / 2 + 1, 2001 + i * 7 % 2000);
+  verbena::testing::write_file(path("examples"), examples);
+  const auto train = [&](const std::string& passes, const std::string& servers,
+                         const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"run",       "ctr",   "--data",        path("examples"),
+                                    "--passes",  passes,  "--workers",     "2",
+                                    "--servers", servers, "--consistency", "bsp"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Ended ended = run(VERBENA_PROGRAM, all, folder_.path());
+    EXPECT_EQ(ended.status, 0) << ended.err;
+  };
+  train("4", "2", {"--output", path("undisturbed")});
+  train("3", "2", {"--checkpoint", saved(), "--checkpoint-every", "1", "--checkpoint-increments", "2"});
+  const Ended list = run(VERBENA_PROGRAM, {"checkpoint", "list", saved()}, folder_.path());
+  EXPECT_THAT(list.out, ::testing::ContainsRegex(" since .*\n.* since .*\n.* all "));
+  EXPECT_EQ(run(VERBENA_PROGRAM, {"checkpoint", "verify", saved()}, folder_.path()).status, 0);
+  train("4", "1", {"--checkpoint", saved(), "--resume", "--output", path("resumed")});
+  EXPECT_EQ(verbena::testing::contents(path("resumed")), verbena::testing::contents(path("undisturbed")));
+}
+
 TEST_F(CheckpointRunTest, ADamagedOneIsPassedOver) {
   ASSERT_EQ(run_counter({"--iterations", "6", "--checkpoint-every", "2"}).status, 0);
   std::vector<std::filesystem::path> all;
@@ -209,6 +233,7 @@ TEST_F(CheckpointRunTest, OptionsThatNeedOthersSaySo) {
   EXPECT_THAT(refused({"--resume"}), HasSubstr("--resume: expected with --checkpoint FOLDER"));
   EXPECT_THAT(refused({"--checkpoint-every", "3"}), HasSubstr("--checkpoint-every: expected with"));
   EXPECT_THAT(refused({"--checkpoint-keep", "3"}), HasSubstr("--checkpoint-keep: expected with"));
+  EXPECT_THAT(refused({"--checkpoint-increments", "3"}), HasSubstr("--checkpoint-increments: expected with"));
   EXPECT_THAT(refused({"--checkpoint", "x", "--checkpoint-keep", "0"}),
               HasSubstr("--checkpoint-keep: a whole number"));
   EXPECT_THAT(refused({"--checkpoint", "/dev/null"}), HasSubstr("is no folder that may be written"));

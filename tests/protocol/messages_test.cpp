@@ -76,7 +76,7 @@ std::vector<ControlMessage> one_of_each() {
           Describe{.table = 3},
           inspect(),
           Inspected{.rows = 258, .words_left = 9, .words = {1, 2, 3}},
-          SaveRows{.clock = 77, .folder = "/saved/ckpt-77.tmp"},
+          SaveRows{.clock = 77, .since = 70, .is_base = true, .folder = "/saved/ckpt-77.tmp"},
           PartSaved{.clock = 77,
                     .stage = PartSaved::Stage::kWritten,
                     .is_worker = true,
@@ -100,7 +100,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: whoever changes the layout must change kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\25\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\26\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
@@ -116,7 +116,7 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
                              .consistency = "asp",
                              .rule = "max",
                              .seed = 5}),
-            "VRBN\25\0\0\0\3\0\0\0\0\0\0\0"
+            "VRBN\26\0\0\0\3\0\0\0\0\0\0\0"
             "\3\0\0\0\2\0\0\0ab\2\1\0\0\0\0\0\0\5\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0asp\3\0\0\0max"
             "\1\0\0\0\4\0\0\0zero\5\0\0\0\0\0\0\0\6\0\0\0always\5\0\0\0never\0\0\0\0"s);
 }
@@ -124,26 +124,26 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
 TEST(ControlMessageTest, LayoutOfWhatObserversSayIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(inspect()),
-            "VRBN\25\0\0\0\20\0\0\0\0\0\0\0"
+            "VRBN\26\0\0\0\20\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\2\1\0\0\0\0\0\0\7\0\0\0\0\0\0\0\3\0\0\0top"
             "\2\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(Inspected{.rows = 258, .words_left = 9, .words = {3}}),
-            "VRBN\25\0\0\0\21\0\0\0\0\0\0\0"
+            "VRBN\26\0\0\0\21\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\11\0\0\0\0\0\0\0\1\0\0\0\3\0\0\0\0\0\0\0"s);
 }
 
 TEST(ControlMessageTest, LayoutOfWhatIsSaidOfCheckpointsIsFixed) {
   using namespace std::string_literals;
-  EXPECT_EQ(encode(SaveRows{.clock = 258, .folder = "/a"}),
-            "VRBN\25\0\0\0\22\0\0\0\0\0\0\0"
-            "\2\1\0\0\0\0\0\0\2\0\0\0/a"s);
+  EXPECT_EQ(encode(SaveRows{.clock = 258, .since = 3, .is_base = true, .folder = "/a"}),
+            "VRBN\26\0\0\0\22\0\0\0\0\0\0\0"
+            "\2\1\0\0\0\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0/a"s);
   EXPECT_EQ(encode(PartSaved{.clock = 258,
                              .stage = PartSaved::Stage::kWritten,
                              .is_worker = true,
                              .rank = 3,
                              .code = 8,
                              .reason = "b"}),
-            "VRBN\25\0\0\0\23\0\0\0\0\0\0\0"
+            "VRBN\26\0\0\0\23\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\1\0\0\0\1\0\0\0\3\0\0\0\10\0\0\0\1\0\0\0b"s);
 }
 
@@ -155,6 +155,9 @@ TEST(ControlMessageTest, WhatIsSaidOfCheckpointsIsBounded) {
   EXPECT_TRUE(takes(SaveRows{.clock = 1, .folder = std::string(kMaxPathBytes, 'f')}));
   EXPECT_FALSE(takes(SaveRows{.clock = 1, .folder = std::string(kMaxPathBytes + 1, 'f')}));
   EXPECT_FALSE(takes(SaveRows{.clock = 0, .folder = "f"}));
+  EXPECT_TRUE(takes(SaveRows{.clock = 2, .since = 1, .folder = "f"}));
+  EXPECT_FALSE(takes(SaveRows{.clock = 2, .since = 2, .folder = "f"}));
+  EXPECT_FALSE(takes(SaveRows{.clock = 2, .since = -1, .folder = "f"}));
   EXPECT_FALSE(takes(SaveRows{.clock = 1, .folder = ""}));
   EXPECT_FALSE(takes(SaveRows{.clock = 1, .folder = std::string("f\0g", 3)}));
   EXPECT_FALSE(takes(PartSaved{.stage = static_cast<PartSaved::Stage>(2)}));
@@ -188,13 +191,13 @@ TEST(ControlMessageTest, WhatObserversSayIsBounded) {
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\25\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\26\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\25\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\26\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(PushAnswer{.table = 3, .tag = 258, .records = 9, .moved = {0, 8}}),
-            "VRBN\25\0\0\0\12\0\0\0\0\0\0\0"
+            "VRBN\26\0\0\0\12\0\0\0\0\0\0\0"
             "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 

@@ -178,6 +178,30 @@ TEST_F(CheckpointExportTest, ScatteredRowsOfADenseTableComeToTheirPlaces) {
   }
 }
 
+TEST_F(CheckpointExportTest, AnIncrementIsExportedWithAllThatItBuildsUpon) {
+  SavedRun run(folder_, 30, 20);
+  run.add_rows<float>(dense_table(), 2, {70, 80, 90});
+  run.add_scattered_rows<std::int64_t>(sparse_table(), {0, 8}, {9, 5}, {10, 20, 50, 60});
+  run.add_removed_rows(sparse_table(), {0, 8}, {4});
+  path_ = run.commit();
+  for (const std::uint64_t window_bytes : {std::uint64_t{1} << 30, std::uint64_t{1}}) {
+    written_ = 0;
+    ASSERT_EQ(export_to({.table = "weights", .npy = out_, .window_bytes = window_bytes}).status(),
+              absl::OkStatus());
+    EXPECT_EQ(contents(out_), npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (5, 3), }", 128) +
+                                  bytes_of<float>({0, 0, 0, 4, 5, 6, 70, 80, 90, 10, 11, 12, 13, 14, 15}));
+    written_ = 0;
+    const auto exported = export_to({.table = "features", .npy = out_, .window_bytes = window_bytes});
+    ASSERT_TRUE(exported.ok()) << exported.status();
+    EXPECT_EQ(contents(out_), npy_header("{'descr': '<i8', 'fortran_order': False, 'shape': (3, 2), }", 128) +
+                                  bytes_of<std::int64_t>({50, 60, 5, 6, 10, 20}));
+    EXPECT_EQ(contents(exported->keys_path),
+              npy_header("{'descr': '<u8', 'fortran_order': False, 'shape': (3,), }", 128) +
+                  bytes_of<std::uint64_t>({5, 7, 9}));
+    EXPECT_EQ(written_, exported->bytes);
+  }
+}
+
 TEST_F(CheckpointExportTest, TheNewestOfAFolderIsMeant) {
   path_ = folder_;
   EXPECT_TRUE(export_to({.table = "weights", .npy = out_}).ok());

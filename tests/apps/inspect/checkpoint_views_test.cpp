@@ -50,9 +50,9 @@ TEST_F(CheckpointViewsTest, AFolderIsListed) {
   std::filesystem::create_directory(folder_ + "/ckpt-40.tmp");
   const auto seen = look_at_folder(files_, folder_);
   ASSERT_TRUE(seen.ok()) << seen.status();
-  EXPECT_THAT(to_text(*seen), MatchesRegex("checkpoint +clock +written +tables +MB +workers +servers\n"
-                                           "ckpt-20 +20 +2[0-9T:-]+Z +2 +0.0 +2 +1\n"
-                                           "ckpt-9 +9 +2[0-9T:-]+Z +2 +0.0 +2 +1\n"
+  EXPECT_THAT(to_text(*seen), MatchesRegex("checkpoint +clock +rows +written +tables +MB +workers +servers\n"
+                                           "ckpt-20 +20 +all +2[0-9T:-]+Z +2 +0.0 +2 +1\n"
+                                           "ckpt-9 +9 +all +2[0-9T:-]+Z +2 +0.0 +2 +1\n"
                                            "ckpt-30 is damaged: .*/ckpt-30/manifest.json: [^\n]+\n"
                                            "ckpt-40.tmp is unfinished\n"));
   const nlohmann::json json = to_json(*seen);
@@ -143,6 +143,28 @@ TEST_F(CheckpointViewsTest, ACheckpointIsInspected) {
   EXPECT_EQ(json["parts"][1]["blobs"], nlohmann::json({{{"name", "worker-0"}, {"bytes", 10}}}));
   EXPECT_EQ(json["parts"][0]["bytes"],
             std::filesystem::file_size(json["path"].get<std::string>() + "/server-0"));
+}
+
+TEST_F(CheckpointViewsTest, AnIncrementSaysWhatItNeeds) {
+  save(20);
+  SavedRun run(folder_, 30, 20);
+  run.add_rows<float>(dense_table(), 2, {7, 8, 9});
+  run.add_scattered_rows<std::int64_t>(sparse_table(), {0, 8}, {9}, {10, 20});
+  run.add_removed_rows(sparse_table(), {0, 8}, {4, 7});
+  const auto seen = look_at_checkpoint(files_, run.commit());
+  ASSERT_TRUE(seen.ok()) << seen.status();
+  EXPECT_THAT(to_text(*seen),
+              AllOf(HasSubstr("\nonly what has changed since ckpt-20, with which it is read\n"),
+                    HasSubstr("\nfeatures: 2 rows are there no more\n")));
+  const nlohmann::json json = to_json(*seen);
+  EXPECT_EQ(json["since"], 20);
+  EXPECT_EQ(json["tables"][1]["rows"], 1);
+  EXPECT_EQ(json["tables"][1]["removed"], 2);
+  const auto folder = look_at_folder(files_, folder_);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_THAT(to_text(*folder),
+              MatchesRegex("[^\n]+\nckpt-30 +30 +since 20 +2[^\n]+\nckpt-20 +20 +all [^\n]+\n"));
+  EXPECT_EQ(to_json(*folder)["checkpoints"][0]["since"], 20);
 }
 
 /// Whoever has written it.

@@ -29,12 +29,15 @@ class SavedRun {
   /// What an update rule keeps of each row.
   static constexpr std::uint32_t kStateBytes = 4;
 
-  SavedRun(const std::string& folder, std::uint64_t clock)
+  /// `since`: it is an increment of the checkpoint of that clock.
+  SavedRun(const std::string& folder, std::uint64_t clock, std::optional<std::uint64_t> since = std::nullopt)
       : folder_(checkpoint::host_file_system(), folder), clock_(clock), path_(folder_.begin(clock).value()) {
     // Chunks of a few rows.
     server_ = checkpoint::PartWriter::create(checkpoint::host_file_system(), path_, clock_,
                                              {.name = "server-0", .chunk_bytes = 100})
                   .value();
+    manifest_.run = 77;
+    manifest_.since = since;
   }
 
   /// The table's next rows, from row `first` on, with what the rule keeps of them.
@@ -58,6 +61,11 @@ class SavedRun {
         column(rows, stride(table)),
         column(state, kStateBytes)};
     EXPECT_EQ(server_->add_scattered_rows(table.table, numbers, columns), absl::OkStatus());
+  }
+
+  void add_removed_rows(const protocol::OpenTable& table, checkpoint::NumberRange numbers,
+                        const std::vector<Key>& keys) {
+    EXPECT_EQ(server_->add_removed_rows(table.table, numbers, keys), absl::OkStatus());
   }
 
   /// Returns the path of the checkpoint.
