@@ -14,7 +14,7 @@ namespace verbena::checkpoint {
 namespace {
 
 constexpr std::size_t kMostPartNameBytes = 100;
-constexpr std::size_t kMostShownNameBytes = 200;
+constexpr std::size_t kMostShownNameBytes = 256;
 
 template <class... Arguments>
 absl::Status unsound(fmt::format_string<Arguments...> format, Arguments&&... arguments) {

@@ -67,7 +67,7 @@ struct Manifest {
 
 /// 1 to 100 letters, digits, '-' and '_'.
 [[nodiscard]] bool is_part_name(std::string_view name);
-/// Of a table or blob: 1 to 200 bytes that can be shown as they are.
+/// Of a table or blob: 1 to 256 bytes, as a table's name may have, that can be shown as they are.
 [[nodiscard]] bool is_shown_name(std::string_view name);
 /// "server-0", "server-0.1", "server-0.2", …
 [[nodiscard]] std::string data_file_name(std::string_view part, std::size_t index);

@@ -69,7 +69,7 @@ void add_chunks(const Layer& layer, const Part& part, absl::FunctionRef<bool(con
 
 }  // namespace
 
-absl::StatusOr<Reader> Reader::open(FileSystem& files, std::string path) {
+absl::StatusOr<Reader> Reader::open(FileSystem& files, const std::string& path) {
   std::vector<Layer> layers;
   RETURN_IF_ERROR(read_layers(files, path, layers));
   for (const Layer& layer : layers) {

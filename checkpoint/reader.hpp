@@ -62,7 +62,7 @@ class Reader {
   /// Reads the manifest, and those of the checkpoints that it builds upon, and looks at each file's header
   /// and length, but not at their chunks. The first error, with the path: as read_layers() and, for data
   /// files, DATA_LOSS, UNIMPLEMENTED or what FileSystem::open() returns. `files` must outlive the reader.
-  static absl::StatusOr<Reader> open(FileSystem& files, std::string path);
+  static absl::StatusOr<Reader> open(FileSystem& files, const std::string& path);
 
   [[nodiscard]] const Manifest& manifest() const { return layers_.front().manifest; }
   [[nodiscard]] const std::string& path() const { return layers_.front().path; }

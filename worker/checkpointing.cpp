@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "checkpoint/part_description.hpp"
 #include "checkpoint/part_writer.hpp"
@@ -91,6 +92,12 @@ absl::Status Checkpointing::check(const CheckpointOptions& options) const {
   }
   if (options.keep == 0)
     return absl::InvalidArgumentError("checkpoints to keep: expected 1 or more, found 0");
+  for (const std::unique_ptr<TableCore>& table : session_.tables()) {
+    if (!saves(table->options().name) || checkpoint::is_shown_name(table->options().name)) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": expected a name that can be shown as it is, to be saved",
+                    base::printable(table->options().name)));
+  }
   if (session_.rows_held() > 0) {
     return absl::InvalidArgumentError(
         fmt::format("worker {} holds {} rows, which a checkpoint needs: release() them before",

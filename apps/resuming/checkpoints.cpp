@@ -72,33 +72,55 @@ bool Checkpoints::stops_after(std::int64_t iteration, bool is_last) {
 }
 
 absl::Status Checkpoints::save(std::int64_t iteration, absl::FunctionRef<nlohmann::json()> state) {
-  finish();  // the one before, for which checkpoint() would wait
+  finish_last();  // checkpoint() would wait for it
   CheckpointOptions options{
       .folder = plan_.folder, .keep = plan_.keep, .increments = plan_.increments, .notes = plan_.notes};
   options.notes[kIterationNote] = std::to_string(iteration);
   RETURN_IF_ERROR(session_->checkpoint(options, encoded(iteration, state())));
   saved_iteration_ = iteration;
+  saved_clock_ = session_->current_clock();
   return absl::OkStatus();
 }
 
 absl::Status Checkpoints::end_saved(std::int64_t iteration) {
   const absl::Status written = session_->finish_checkpoint();
-  print(written.ok()
-            ? fmt::format("stopped after iteration {}, saved as {}/ckpt-{}: --resume goes on from there",
-                          iteration, plan_.folder, session_->current_clock())
-            : fmt::format("stopped after iteration {}, which could not be saved: {}", iteration,
-                          std::string(written.message())));
+  print(written.ok() ? fmt::format("stopped after iteration {}, saved as {}: --resume goes on from there",
+                                   iteration, path_of(saved_clock_))
+                     : fmt::format("stopped after iteration {}, which could not be saved: {}", iteration,
+                                   std::string(written.message())));
   has_stopped_ = true;
   return absl::CancelledError("stopped");
 }
 
 /// A checkpoint that cannot be written is no reason to end the training, but users must know.
-void Checkpoints::finish() {
+void Checkpoints::finish_last() {
   if (saved_iteration_ == 0) return;
   const std::int64_t iteration = std::exchange(saved_iteration_, 0);
   const absl::Status written = session_->finish_checkpoint();
-  if (written.ok()) return;
+  if (written.ok()) {
+    ++written_;
+    newest_ = path_of(saved_clock_);
+    return;
+  }
+  ++failed_;
   print(fmt::format("there is no checkpoint of iteration {}: {}", iteration, std::string(written.message())));
+}
+
+void Checkpoints::finish() {
+  finish_last();
+  if (session_ == nullptr || session_->rank() != 0) return;
+  nlohmann::json summary = nlohmann::json::object();
+  if (first_iteration_ > 1) summary["resumed_after_iteration"] = first_iteration_ - 1;
+  if (!plan_.folder.empty()) {
+    summary["written"] = written_;
+    summary["failed"] = failed_;
+    if (written_ > 0) summary["newest"] = newest_;
+  }
+  if (!summary.empty()) reporter_->summary("checkpoints", std::move(summary));
+}
+
+std::string Checkpoints::path_of(std::int64_t clock) const {
+  return fmt::format("{}/ckpt-{}", plan_.folder, clock);
 }
 
 void Checkpoints::print(std::string_view line) {

@@ -71,7 +71,8 @@ class Checkpoints {
   /// could be. Otherwise the session's errors.
   absl::Status after_iteration(std::int64_t iteration, bool is_last,
                                absl::FunctionRef<nlohmann::json()> state);
-  /// Training has ended well. Waits until the last checkpoint is written, as far as it is this worker's.
+  /// Training has ended well. Waits until the last checkpoint is written, as far as it is this worker's, and
+  /// adds to the summary what became of all of them.
   void finish();
 
   /// after_iteration() has returned CANCELLED: all workers leave, and none of them has failed.
@@ -91,6 +92,8 @@ class Checkpoints {
   [[nodiscard]] bool stops_after(std::int64_t iteration, bool is_last);
   absl::Status save(std::int64_t iteration, absl::FunctionRef<nlohmann::json()> state);
   absl::Status end_saved(std::int64_t iteration);
+  void finish_last();
+  [[nodiscard]] std::string path_of(std::int64_t clock) const;
   void print(std::string_view line);
 
   Session* session_ = nullptr;
@@ -99,7 +102,11 @@ class Checkpoints {
   std::optional<Stop> stop_;
   std::int64_t first_iteration_ = 1;
   std::optional<nlohmann::json> resumed_;
-  std::int64_t saved_iteration_ = 0;  ///< of the newest checkpoint; 0: none yet
+  std::int64_t saved_iteration_ = 0;  ///< of the checkpoint that is being written; 0: none is
+  std::int64_t saved_clock_ = 0;      ///< of the newest checkpoint
+  std::string newest_;                ///< the newest one that was written; empty: none yet
+  std::uint64_t written_ = 0;
+  std::uint64_t failed_ = 0;
   bool has_stopped_ = false;
 };
 

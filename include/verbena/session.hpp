@@ -324,7 +324,7 @@ class Session {
   ///
   /// Errors are the session's, as of barrier(). A checkpoint that cannot be written is no such error:
   /// training goes on, worker 0 logs why, and finish_checkpoint() returns it. INVALID_ARGUMENT: the options,
-  /// or rows are held (Table::hold()); nothing has happened.
+  /// a table's name that cannot be shown as it is, or rows are held (Table::hold()); nothing has happened.
   absl::Status checkpoint(const CheckpointOptions& options, std::vector<std::byte> state);
   /// Waits until the last checkpoint is written, as far as it is this worker's to write; worker 0 waits for
   /// all of it. Returns why the last one was not written, OK if it was or there was none. ~Session() waits,

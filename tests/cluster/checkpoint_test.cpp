@@ -453,6 +453,20 @@ TEST_F(CheckpointErrorTest, WhatCannotBeWrittenStopsNobody) {
   EXPECT_TRUE(newest_checkpoint(folder()).ok());
 }
 
+TEST_F(CheckpointErrorTest, TablesNeedNamesThatCanBeShown) {
+  const ClusterResult result = run_cluster({}, [&](Session& session) -> absl::Status {
+    RETURN_IF_ERROR(session.table<float>({.name = std::string(256, 'n'), .rows = 1, .width = 1}).status());
+    RETURN_IF_ERROR(session.checkpoint({.folder = folder()}, {}));
+    RETURN_IF_ERROR(session.finish_checkpoint());
+    RETURN_IF_ERROR(session.table<float>({.name = "a\nb", .rows = 1, .width = 1}).status());
+    const absl::Status refused = session.checkpoint({.folder = folder()}, {});
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(message_of(refused), HasSubstr("table \"a\\nb\": expected a name"));
+    return session.barrier();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 TEST_F(CheckpointErrorTest, KeepsAsManyAsItIsTold) {
   const ClusterResult result = run_cluster({}, [&](Session& session) -> absl::Status {
     auto tables = open_tables(session, false);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/resuming/saved_state.hpp"
 #include "checkpoint/checksum.hpp"
 #include "checkpoint/format.hpp"
 #include "checkpoint/manifest_json.hpp"
@@ -187,6 +188,27 @@ bool checkpoint_reads_well(std::string_view bytes) {
   const bool is_read = read_all(*reader);
   require(is_read == damages.empty(), "it is damaged and can be read, or the other way round");
   return is_read;
+}
+
+void saved_state(std::string_view bytes) {
+  const auto decoded = apps::decode_state(std::as_bytes(std::span(bytes)));
+  if (!decoded.ok()) return require_one_line(decoded.status());
+  require(decoded->is_object(), "no object");
+  const auto again = apps::decode_state(apps::encode_state(*decoded));
+  require(again.ok() && apps::encode_state(*again) == apps::encode_state(*decoded),
+          "it is written otherwise");
+  const apps::SavedState state(*decoded);
+  for (const auto& [name, value] : decoded->items()) {
+    require(state.object(name).ok() == value.is_object(), "an object");
+    require(!state.text(name).ok() || value.is_string(), "a text");
+    const auto numbers = state.array<std::uint64_t>(name);
+    require(!numbers.ok() || value.get_binary().size() == numbers->size() * sizeof(std::uint64_t),
+            "an array");
+    for (const absl::Status& status : {state.whole_number(name).status(), state.number(name).status(),
+                                       state.flag(name).status(), state.places(name, 3).status()}) {
+      if (!status.ok()) require_one_line(status);
+    }
+  }
 }
 
 void checkpoint_files(std::string_view bytes) {

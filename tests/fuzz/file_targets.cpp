@@ -385,6 +385,7 @@ std::span<const Target> file_targets() {
       {"kge-model", kge_model},
       {"lines", lines},
       {"ratings", ratings},
+      {"saved-state", saved_state},
       {"secret-file", secret_file},
       {"stop-words", stop_words},
       {"triples", triples},

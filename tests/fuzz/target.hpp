@@ -73,6 +73,8 @@ void checkpoint_manifest(std::string_view bytes);
 void checkpoint_files(std::string_view bytes);
 /// The same. Returns whether nothing was wrong and all could be read.
 bool checkpoint_reads_well(std::string_view bytes);
+/// What an application has saved of a worker.
+void saved_state(std::string_view bytes);
 // Messages
 void control_message(std::string_view bytes);
 void bulk_message(std::string_view bytes);

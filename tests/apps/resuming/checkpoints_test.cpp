@@ -102,6 +102,9 @@ TEST_F(CheckpointsTest, NoneWithoutAFolder) {
 TEST_F(CheckpointsTest, AsOftenAndAsManyAsAsked) {
   ASSERT_TRUE(iterate({.folder = folder(), .every = 2, .keep = 2}, 8).ok());
   EXPECT_THAT(iterations_saved(), ElementsAre("4", "6")) << "nothing comes after the last iteration";
+  EXPECT_EQ(recorders_[0].summaries["checkpoints"],
+            nlohmann::json({{"written", 3}, {"failed", 0}, {"newest", newest()}}));
+  EXPECT_THAT(recorders_[1].summaries, IsEmpty());
   ASSERT_TRUE(iterate({.folder = folder(), .every = 2, .after_last = true, .keep = 1}, 8).ok());
   EXPECT_THAT(iterations_saved(), ElementsAre("8"));
 }
@@ -120,6 +123,7 @@ TEST_F(CheckpointsTest, GoesOnWithWhatEachWorkerHasSaved) {
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(recorders_[0].summaries["checkpoints"], nlohmann::json({{"resumed_after_iteration", 3}}));
 }
 
 TEST_F(CheckpointsTest, WhatAnotherProgramHasSavedIsRefused) {
@@ -198,6 +202,7 @@ TEST_F(CheckpointsTest, OneThatCannotBeWrittenIsNoEnd) {
   ASSERT_TRUE(iterate({.folder = folder(), .every = 2}, 5).ok());
   EXPECT_THAT(recorders_[0].lines, ElementsAre(HasSubstr("there is no checkpoint of iteration 2: "),
                                                HasSubstr("there is no checkpoint of iteration 4: ")));
+  EXPECT_EQ(recorders_[0].summaries["checkpoints"], nlohmann::json({{"written", 0}, {"failed", 2}}));
   EXPECT_THAT(recorders_[1].lines, IsEmpty());
 }
 
