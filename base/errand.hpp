@@ -1,13 +1,32 @@
-// Work that is done in a thread of its own while the caller goes on: one piece at a time.
+// Work that is done beside its caller's, in a thread of its own: one piece at a time.
 #pragma once
 
 #include <atomic>
 #include <functional>
-#include <thread>
+#include <memory>
 
 #include "absl/status/status.h"
 
 namespace verbena::base {
+
+/// Who does the work of errands: one that stands in (base/stand_in.hpp), or threads.
+class ErrandRunner {
+ public:
+  /// Work that has begun. The destructor waits for it to end.
+  class Run {
+   public:
+    virtual ~Run() = default;
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+
+   protected:
+    Run() = default;
+  };
+
+  virtual ~ErrandRunner() = default;
+  /// Calls `work` once, beside the caller. It throws nothing.
+  virtual std::unique_ptr<Run> begin(std::function<void()> work) = 0;
+};
 
 /// Thread safety: all calls come from one thread, its owner's.
 class Errand {
@@ -29,11 +48,11 @@ class Errand {
   absl::Status take();
 
  private:
-  std::thread thread_;
   bool is_under_way_ = false;
   absl::Status status_;  ///< the work's, once it has ended
   /// Release: who sees it sees all that the work has done.
   std::atomic<bool> has_ended_ = false;
+  std::unique_ptr<ErrandRunner::Run> run_;  ///< the last member: it ends before what its work uses
 };
 
 }  // namespace verbena::base

@@ -15,6 +15,7 @@
 
 #include "base/file_descriptor.hpp"
 #include "base/return_if_error.hpp"
+#include "base/stand_in.hpp"
 
 namespace verbena::checkpoint {
 namespace {
@@ -182,7 +183,8 @@ class HostFileSystem final : public FileSystem {
 
 FileSystem& host_file_system() {
   static HostFileSystem file_system;
-  return file_system;
+  FileSystem* const stand_in = base::StandIn<FileSystem>::get();
+  return stand_in != nullptr ? *stand_in : file_system;
 }
 
 absl::Status write_synced(FileSystem& files, const std::string& path, std::string_view text) {

@@ -69,7 +69,7 @@ class FileSystem {
   virtual absl::Status remove_folder(const std::string& path) = 0;
 };
 
-/// That of this host.
+/// That of this host, or what stands in for it in this thread (base/stand_in.hpp).
 FileSystem& host_file_system();
 
 /// A new file that holds this text; the text is on the disk, the name when its folder is. ALREADY_EXISTS as

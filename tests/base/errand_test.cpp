@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <thread>
+#include <utility>
+
+#include "base/stand_in.hpp"
 
 namespace verbena::base {
 namespace {
@@ -62,6 +67,47 @@ TEST(ErrandTest, ItsEndWaitsForTheWork) {
   }
   EXPECT_TRUE(is_done);
   other.join();
+}
+
+/// Does the work when it is waited for.
+class Lazy final : public ErrandRunner {
+ public:
+  std::unique_ptr<Run> begin(std::function<void()> work) override {
+    return std::make_unique<Later>(std::move(work));
+  }
+
+ private:
+  class Later final : public Run {
+   public:
+    explicit Later(std::function<void()> work) : work_(std::move(work)) {}
+    ~Later() override { work_(); }
+
+   private:
+    std::function<void()> work_;
+  };
+};
+
+TEST(ErrandTest, AStandInDoesTheWorkOfItsThread) {
+  Lazy lazy;
+  bool is_done = false;
+  {
+    const StandIn<ErrandRunner> stand_in(lazy);
+    Errand errand;
+    errand.begin([&] {
+      is_done = true;
+      return absl::OkStatus();
+    });
+    EXPECT_FALSE(errand.has_ended());
+    std::thread other([] {
+      Errand of_another_thread;
+      of_another_thread.begin([] { return absl::OkStatus(); });
+      wait_for(of_another_thread);
+    });
+    other.join();
+    EXPECT_FALSE(is_done);
+  }
+  EXPECT_TRUE(is_done);
+  EXPECT_EQ(StandIn<ErrandRunner>::get(), nullptr);
 }
 
 }  // namespace
