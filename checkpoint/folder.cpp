@@ -90,27 +90,26 @@ absl::StatusOr<bool> Folder::exists(std::uint64_t clock, std::string_view ending
 
 absl::StatusOr<std::string> Folder::begin(std::uint64_t clock) {
   RETURN_IF_ERROR(make_folders(path_));
-  // An earlier process may have made it and died before it was on the disk. Who may not look above it has not
-  // made it.
-  if (const absl::Status synced = files_.sync_folder(folder_above(path_));
-      !synced.ok() && !absl::IsPermissionDenied(synced)) {
-    return synced;
-  }
   RETURN_IF_ERROR(discard(clock));
   std::string path = path_of(clock, kTmp);
   RETURN_IF_ERROR(files_.make_folder(path));
   return path;
 }
 
+/// A folder is made in one whose own name is on the disk already. So whatever is in a folder that was made
+/// here, what is above that is on the disk.
 absl::Status Folder::make_folders(const std::string& path) {
-  absl::Status made = files_.make_folder(path);
-  if (absl::IsAlreadyExists(made)) return absl::OkStatus();
   const std::string above = folder_above(path);
-  if (absl::IsNotFound(made) && above != path) {
-    RETURN_IF_ERROR(make_folders(above));
-    made = files_.make_folder(path);
+  if (!absl::IsNotFound(files_.list(path).status())) {
+    // An earlier process may have made it and died before it was on the disk. Who may not look above it has
+    // not made it, nor has anybody where names are not on a disk (INVALID_ARGUMENT): those of automatic
+    // mounts.
+    const absl::Status synced = files_.sync_folder(above);
+    return absl::IsPermissionDenied(synced) || absl::IsInvalidArgument(synced) ? absl::OkStatus() : synced;
   }
-  RETURN_IF_ERROR(made);
+  if (above != path) RETURN_IF_ERROR(make_folders(above));
+  if (const absl::Status made = files_.make_folder(path); !made.ok() && !absl::IsAlreadyExists(made))
+    return made;
   return files_.sync_folder(above);
 }
 

@@ -307,6 +307,27 @@ TEST(FailingDiskTest, AnotherCheckpointOfTheSameClockLeavesOneOfThem) {
   });
 }
 
+/// What was made before the operation failed may not be on the disk, and is not made again.
+TEST(FailingDiskTest, AnotherAttemptBringsToTheDiskWhatTheFirstHasMade) {
+  bool has_failed = true;
+  for (int chosen = 0; has_failed && !::testing::Test::HasFailure(); ++chosen) {
+    SimulatedDisk disk;
+    int operations = 0;
+    disk.intercept([&](Operation /*operation*/, const std::string& path) {
+      return operations++ == chosen ? absl::ErrnoToStatus(EIO, path) : absl::OkStatus();
+    });
+    Folder folder(disk, "run/ckpts");
+    SCOPED_TRACE(fmt::format("operation {}", chosen));
+    has_failed = !write_checkpoint(disk, folder, 10, old_content()).ok();
+    disk.intercept(nullptr);
+    EXPECT_EQ(write_checkpoint(disk, folder, 20, new_content()), absl::OkStatus());
+    disk.for_each_survivor([&](SimulatedDisk& survivor) {
+      EXPECT_EQ(fault_of(survivor, {}, /*committed=*/true), "");
+      return !HasFailure();
+    });
+  }
+}
+
 TEST(FailingDiskTest, AFullDiskLeavesTheOldCheckpointAndIsFreedAgain) {
   fail_each(ENOSPC, true, [&](SimulatedDisk& disk, Folder& folder, const std::string& failed) {
     const absl::Status written = write_checkpoint(disk, folder, 20, new_content());
