@@ -115,10 +115,12 @@ absl::Status Checkpointing::save(const CheckpointOptions& options, std::vector<s
   clock_ = clock;
   is_cut_ = false;
   if (is_first()) RETURN_IF_ERROR(begin(options, clock));
-  RETURN_IF_ERROR(session_.barrier_for_cut());
+  // If all that it says is that updates were lost with a node, the clock has ended all the same.
+  const absl::Status status = session_.barrier_for_cut();
+  if (!session_.status().ok()) return status;
   is_cut_ = true;
   write_own_part(std::move(state));
-  return absl::OkStatus();
+  return status;
 }
 
 /// Worker 0 makes the folder, and waits until all servers expect the cut. Errors are the session's.
@@ -150,16 +152,25 @@ absl::Status Checkpointing::begin(const CheckpointOptions& options, consistency:
       });
 }
 
-/// A job that outlives servers goes on without checkpoints: their rows are missing.
+/// A job that outlives servers goes on without checkpoints: their rows are missing, and nobody passes on what
+/// workers say of their parts once server 0 is gone.
 void Checkpointing::note_dead_servers() {
   if (!is_first() || !whole_.has_begun) return;
+  const auto note_missing = [&](std::vector<bool>& parts, bool is_worker, std::uint32_t rank,
+                                const char* why) {
+    if (parts[rank]) return;
+    note(parts, {.clock = clock_,
+                 .is_worker = is_worker,
+                 .rank = rank,
+                 .code = static_cast<std::uint32_t>(absl::StatusCode::kUnavailable),
+                 .reason = why});
+  };
   for (const std::unique_ptr<ServerLink>& link : session_.links()) {
-    if (!link->is_dead || whole_.servers_written[link->server]) continue;
+    if (!link->is_dead) continue;
     whole_.servers_ready[link->server] = true;
-    note(whole_.servers_written, {.clock = clock_,
-                                  .rank = link->server,
-                                  .code = static_cast<std::uint32_t>(absl::StatusCode::kUnavailable),
-                                  .reason = "is gone"});
+    note_missing(whole_.servers_written, /*is_worker=*/false, link->server, "is gone");
+    for (std::uint32_t rank = 1; link->server == 0 && rank < session_.options().workers; ++rank)
+      note_missing(whole_.workers_written, /*is_worker=*/true, rank, "cannot be heard: server 0 is gone");
   }
 }
 
