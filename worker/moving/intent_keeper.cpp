@@ -89,7 +89,10 @@ void IntentKeeper::on_alone(Key key) {
 
 void IntentKeeper::begin_alone() {
   if (rows_.session.is_cutting()) return;
-  begin(std::exchange(alone_, {}));
+  Keys alone = std::exchange(alone_, {});
+  // Those that have waited for the end of a cut may be over.
+  std::erase_if(alone, [&](Key key) { return !told_.is(key, ToldIntents::State::kShared); });
+  begin(alone);
 }
 
 void IntentKeeper::give_up() {
