@@ -74,7 +74,7 @@ class SimulatedDisk::File final : public NewFile, public ReadableFile {
 /// One disk as it may be found.
 class SimulatedDisk::Survival {
  public:
-  explicit Survival(Choices& choices) : choices_(choices) {}
+  explicit Survival(absl::FunctionRef<std::size_t(std::size_t)> choose) : choose_(choose) {}
 
   NodePointer found(const NodePointer& node) {
     NodePointer& copy = found_[node.get()];
@@ -99,17 +99,17 @@ class SimulatedDisk::Survival {
     const std::size_t changes = folder.changes.size();
     const bool are_few = changes <= kFew;
     // Of many: the first some of them, perhaps without one.
-    const std::size_t first = are_few ? changes : choices_.choose(changes + 1);
-    const std::size_t without = are_few ? changes : choices_.choose(changes + 1);
+    const std::size_t first = are_few ? changes : choose_(changes + 1);
+    const std::size_t without = are_few ? changes : choose_(changes + 1);
     for (std::size_t i = 0; i < first; ++i) {
-      if (are_few ? choices_.choose(2) == 1 : i != without) apply(folder.changes[i], names);
+      if (are_few ? choose_(2) == 1 : i != without) apply(folder.changes[i], names);
     }
     return names;
   }
   std::string bytes_of(const Node& file) {
     const std::size_t more = file.bytes.size() - file.synced_bytes;
     if (more == 0) return file.bytes;
-    switch (choices_.choose(4)) {
+    switch (choose_(4)) {
       case 0:
         return file.bytes.substr(0, file.synced_bytes);
       case 1:
@@ -121,7 +121,7 @@ class SimulatedDisk::Survival {
     }
   }
 
-  Choices& choices_;
+  absl::FunctionRef<std::size_t(std::size_t)> choose_;
   std::map<const Node*, NodePointer> found_;
 };
 
@@ -144,10 +144,15 @@ void SimulatedDisk::for_each_survivor(absl::FunctionRef<bool(SimulatedDisk&)> vi
   Choices choices;
   bool goes_on = true;
   while (goes_on) {
-    SimulatedDisk survivor;
-    survivor.root_ = Survival(choices).found(root_);
-    goes_on = visit(survivor) && choices.advance();
+    SimulatedDisk found = survivor([&](std::size_t ways) { return choices.choose(ways); });
+    goes_on = visit(found) && choices.advance();
   }
+}
+
+SimulatedDisk SimulatedDisk::survivor(absl::FunctionRef<std::size_t(std::size_t ways)> choose) const {
+  SimulatedDisk found;
+  found.root_ = Survival(choose).found(root_);
+  return found;
 }
 
 std::string& SimulatedDisk::bytes_of(const std::string& path) {

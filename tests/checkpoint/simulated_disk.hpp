@@ -52,6 +52,9 @@ class SimulatedDisk final : public FileSystem {
   /// were not synced, and of each file's bytes that were not: none, all, half, zeros in their place. If the
   /// names of a folder are many, not all choices. Ends early if visit() returns false.
   void for_each_survivor(absl::FunctionRef<bool(SimulatedDisk&)> visit) const;
+  /// One of these. Where something may be there in several ways, choose(their number) says in which, from 0
+  /// on.
+  [[nodiscard]] SimulatedDisk survivor(absl::FunctionRef<std::size_t(std::size_t ways)> choose) const;
 
   /// The bytes of a file, to be damaged. REQUIRES: it is there.
   std::string& bytes_of(const std::string& path);

@@ -78,6 +78,7 @@ std::vector<simulation::Model> recorded_models() {
   std::vector<simulation::Model> models(simulation::kModels.begin(), simulation::kModels.end());
   std::erase(models, simulation::Model::kTrouble);
   std::erase(models, simulation::Model::kChurn);
+  std::erase(models, simulation::Model::kCheckpoints);
   return models;
 }
 

@@ -26,8 +26,8 @@ namespace verbena::testing {
 /// network and its disasters.
 simulation::Scenario native_scenario(simulation::Model model, std::uint64_t seed);
 
-/// Those whose promises a recording shows: not kTrouble, which is about disasters, and not kChurn, whose
-/// workers check by themselves what they read.
+/// Those whose promises a recording shows: not kTrouble, which is about disasters, not kChurn, whose workers
+/// check by themselves what they read, and not kCheckpoints, where several jobs follow one another.
 std::vector<simulation::Model> recorded_models();
 
 struct NumberedEvent {

@@ -10,6 +10,7 @@
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/random_bits.hpp"
+#include "tests/simulation/saver.hpp"
 #include "tests/simulation/sparse_key.hpp"
 #include <verbena/table.hpp>
 
@@ -26,6 +27,7 @@ class ChurnWorkload {
         scenario_(scenario),
         churn_(*scenario.churn),
         session_(session),
+        saver_(world, scenario, session),
         random_(scenario.seed * 1021 + session.rank() + 1),
         staleness_(consistency::staleness(churn_.model)),
         is_bounded_(!consistency::rules_of(churn_.model).lets_workers_drift()) {}
@@ -41,16 +43,22 @@ class ChurnWorkload {
     RETURN_IF_ERROR(opened.status());
     table_ = *opened;
     world_.joined(session_.rank());
-    for (clock_ = 0; clock_ < scenario_.clocks; ++clock_) {
+    const absl::StatusOr<std::optional<Saver::State>> saved = saver_.resume();
+    RETURN_IF_ERROR(saved.status());
+    clock_ = session_.current_clock() - 1;
+    if (*saved) RETURN_IF_ERROR(pull());
+    for (++clock_; clock_ < scenario_.clocks; ++clock_) {
       RETURN_IF_ERROR(push());
-      RETURN_IF_ERROR(session_.clock());
+      RETURN_IF_ERROR(saver_.is_due(clock_) ? saver_.save({}) : session_.clock());
       if (clock_ + 1 == scenario_.leaves_at[session_.rank()]) return absl::OkStatus();
       // Who reads in each clock is not far ahead of the others.
       RETURN_IF_ERROR(pull());
       for (std::uint64_t more = below(random_, 4); more > 0; --more)
         RETURN_IF_ERROR(chance(random_, 0.15) ? scan() : pull());
     }
-    return session_.barrier();
+    RETURN_IF_ERROR(session_.barrier());
+    saver_.finish();
+    return absl::OkStatus();
   }
 
  private:
@@ -166,6 +174,7 @@ class ChurnWorkload {
   const Scenario& scenario_;
   const Churn& churn_;
   Session& session_;
+  Saver saver_;
   std::mt19937_64 random_;
   const Clock staleness_;
   const bool is_bounded_;

@@ -11,7 +11,9 @@
 #include <cstdlib>
 #include <deque>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <random>
 #include <set>
 #include <variant>
 #include <vector>
@@ -21,6 +23,8 @@
 #include "server/driver.hpp"
 #include "server/server.hpp"
 #include "tests/simulation/hostile.hpp"
+#include "tests/simulation/hosts.hpp"
+#include "tests/simulation/lives.hpp"
 #include "tests/simulation/scenario.hpp"
 #include "tests/simulation/workload.hpp"
 #include <verbena/session.hpp>
@@ -77,21 +81,25 @@ struct ServerNode {
 
 class Job final : public World {
  public:
-  Job(const Scenario& scenario, const std::function<void(const std::string&)>& trace)
+  Job(const Scenario& scenario, History history, const std::function<void(const std::string&)>& trace)
       : scenario_(scenario),
         trace_(trace),
         scheduler_(scenario.scheduler),
         network_(scheduler_, scenario.network),
-        history_(scenario),
+        history_(std::move(history)),
+        disasters_(scenario.disasters.begin(), scenario.disasters.end()),
         servers_(scenario.servers),
         workers_(scenario.workers) {
     assert(scenario.nodes.size() == scenario.workers);
   }
+  /// It makes checkpoints on the archive's disk. To be called before run(); both must outlive the job.
+  void keep(const Life& life, Archive& archive);
 
   JobResult run();
 
   // What a workload sees of the job.
   absl::Status note(Event event) override {
+    if (power_has_failed_) return absl::UnavailableError("there is no power");
     const std::optional<std::string> wrong = history_.hear(event, scheduler_.now());
     if (!wrong) return absl::OkStatus();
     fail(*wrong);
@@ -106,6 +114,8 @@ class Job final : public World {
   [[nodiscard]] bool knows_functions() const override { return true; }
   void lost() override { ++losses_; }
   void checked(std::uint64_t numbers) override { checked_ += numbers; }
+  void cut(std::uint32_t rank, Clock clock) override;
+  void written(std::uint32_t rank, Clock clock, const absl::Status& status) override;
   void final_rows(std::uint64_t digest) override { final_rows_ = digest; }
   [[nodiscard]] bool traces() const override { return static_cast<bool>(trace_); }
   void trace(const std::string& line) override {
@@ -127,13 +137,15 @@ class Job final : public World {
 
   void run_server(std::uint32_t rank);
   void drive_with_lane_tasks(ServerNode& node);
-  void run_lane(ServerNode& node, std::uint32_t lane);
+  void run_lane(std::uint32_t rank, std::uint32_t lane);
   void run_worker(std::uint32_t rank);
   void run_traitor(std::uint32_t rank, const Strike& strike);
   void run_disaster(const Strike& strike);
   void run_stop(const Strike& strike);
   void run_stranger(const Strike& strike);
   void kill(const Strike& strike);
+  void strike_disk(const DiskFault& fault, Process user);
+  void fail_power();
   void end_the_waiting();
   void check_ends();
   /// Notes that the disaster has happened.
@@ -166,13 +178,22 @@ class Job final : public World {
   Scheduler scheduler_;
   Network network_;
   History history_;
+  Archive* archive_ = nullptr;  ///< nullptr: it makes no checkpoints
+  const Life* life_ = nullptr;
+  std::optional<Hosts> hosts_;
+  std::map<Clock, std::uint32_t> cutting_;  ///< workers that are about to make the checkpoint of that clock
+  bool disk_has_failed_ = false;
+  bool power_has_failed_ = false;
+  std::optional<checkpoint::SimulatedDisk> disk_after_that_;
+  std::uint64_t checkpoints_ = 0;
   std::uint64_t final_rows_ = 0;
   std::uint64_t rows_localized_ = 0;
   std::uint64_t rows_moved_by_intent_ = 0;
   std::uint64_t rows_replicated_ = 0;
   std::uint64_t replicas_used_ = 0;
   std::uint64_t losses_ = 0;
-  std::uint64_t checked_ = 0;  ///< by workloads themselves
+  std::uint64_t checked_ = 0;     ///< by workloads themselves
+  std::deque<Strike> disasters_;  ///< the scenario's, and those that come of the disk's
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
   std::optional<TimePoint> first_struck_;
@@ -192,6 +213,7 @@ std::string address_of(std::uint32_t server) {
 
 void Job::run_server(std::uint32_t rank) {
   ServerNode& node = servers_[rank];
+  if (hosts_) hosts_->belongs_to({.is_server = true, .rank = rank});
   const auto transport = network_.make_transport(scheduler_.running(), fmt::format("server {}", rank));
   node.transport = transport.get();
   if (const Strike* const strike = find_strike(Disaster::kServerLacksMemory, rank))
@@ -240,7 +262,9 @@ void Job::drive_with_lane_tasks(ServerNode& node) {
 }
 
 /// As the driver's lane threads do.
-void Job::run_lane(ServerNode& node, std::uint32_t lane) {
+void Job::run_lane(std::uint32_t rank, std::uint32_t lane) {
+  ServerNode& node = servers_[rank];
+  if (hosts_) hosts_->belongs_to({.is_server = true, .rank = rank});
   while (!node.ended) {
     ++node.lanes_at_work;
     const bool worked = node.server != nullptr && node.server->lanes()[lane]->poll();
@@ -257,6 +281,11 @@ void Job::run_lane(ServerNode& node, std::uint32_t lane) {
 void Job::run_worker(std::uint32_t rank) {
   if (const Strike* const strike = find_strike(Disaster::kTraitor, rank)) return run_traitor(rank, *strike);
   WorkerNode& node = workers_[rank];
+  if (power_has_failed_) {
+    node.ended = true;
+    return;
+  }
+  if (hosts_) hosts_->belongs_to({.is_server = false, .rank = rank});
   std::shared_ptr<SimulatedTransport> transport =
       network_.make_transport(scheduler_.running(), fmt::format("worker {}", rank));
   node.transport = transport.get();
@@ -275,6 +304,7 @@ void Job::run_worker(std::uint32_t rank) {
                          .gather_row_bytes = scenario_.gathers ? SIZE_MAX : 0,
                          .gather_keys = 1,
                          .update_budget_mb_per_s = scenario_.update_budget_mb_per_s};
+  options.resume = scenario_.resume;
   for (std::uint32_t server = 0; server < scenario_.servers; ++server)
     options.servers.push_back(address_of(server));
   auto session = Session::connect(options);
@@ -305,14 +335,14 @@ void Job::run_worker(std::uint32_t rank) {
 // ---- disasters
 
 const Strike* Job::find_strike(Disaster what, std::uint32_t victim) const {
-  const auto found =
-      std::find_if(scenario_.disasters.begin(), scenario_.disasters.end(),
-                   [&](const Strike& strike) { return strike.what == what && strike.victim == victim; });
-  return found == scenario_.disasters.end() ? nullptr : &*found;
+  const auto found = std::find_if(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
+    return strike.what == what && strike.victim == victim;
+  });
+  return found == disasters_.end() ? nullptr : &*found;
 }
 
 bool Job::is_victim(std::uint32_t worker) const {
-  return std::any_of(scenario_.disasters.begin(), scenario_.disasters.end(), [&](const Strike& strike) {
+  return std::any_of(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
     if (strike.what == Disaster::kNodeDies) return strike.victim == scenario_.nodes[worker];
     return !strike.is_of_a_server() && !strike.is_harmless() && strike.victim == worker;
   });
@@ -326,7 +356,7 @@ bool Job::has_honest_workers() const {
 }
 
 bool Job::is_server_victim(std::uint32_t server) const {
-  return std::any_of(scenario_.disasters.begin(), scenario_.disasters.end(), [&](const Strike& strike) {
+  return std::any_of(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
     return strike.is_of_a_server() && !strike.is_harmless() && strike.victim == server;
   });
 }
@@ -403,15 +433,22 @@ void Job::run_stop(const Strike& strike) {
     scheduler_.stop(node.task, until);
     if (node.transport != nullptr) network_.stop(*node.transport, until);
   };
+  const auto stop_errands = [&](Process process) {
+    if (!hosts_) return;
+    for (const TaskId task : hosts_->tasks_of(process)) scheduler_.stop(task, until);
+  };
   for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank) {
-    if (strike.what == Disaster::kAllStop || (strike.what == Disaster::kWorkerStops && strike.victim == rank))
-      stop(workers_[rank]);
+    if (strike.what != Disaster::kAllStop && (strike.what != Disaster::kWorkerStops || strike.victim != rank))
+      continue;
+    stop(workers_[rank]);
+    stop_errands({.is_server = false, .rank = rank});
   }
   for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
     if (strike.what == Disaster::kWorkerStops ||
         (strike.what == Disaster::kServerStops && strike.victim != rank))
       continue;
     stop(servers_[rank]);
+    stop_errands({.is_server = true, .rank = rank});
     for (const TaskId lane : servers_[rank].lanes) scheduler_.stop(lane, until);
   }
   if (any) note_struck(strike);
@@ -424,14 +461,66 @@ void Job::kill(const Strike& strike) {
   note_struck(strike);
   if (scenario_.outlives_nodes) static_cast<void>(note(Death{strike.victim}));
   for (std::uint32_t rank = 0; rank < scenario_.workers && strike.what == Disaster::kNodeDies; ++rank) {
-    if (scenario_.nodes[rank] == strike.victim && workers_[rank].transport != nullptr)
-      network_.kill(*workers_[rank].transport);
+    if (scenario_.nodes[rank] != strike.victim || workers_[rank].transport == nullptr) continue;
+    network_.kill(*workers_[rank].transport);
+    if (hosts_) hosts_->kill({.is_server = false, .rank = rank});
   }
   if (strike.what == Disaster::kLinkBreaks) {
     network_.cut_a_link(*node);
   } else {
     network_.kill(*node);
+    if (hosts_) hosts_->kill({.is_server = strike.is_of_a_server(), .rank = strike.victim});
   }
+}
+
+// ---- checkpoints
+
+void Job::keep(const Life& life, Archive& archive) {
+  life_ = &life;
+  archive_ = &archive;
+  hosts_.emplace(
+      scheduler_, archive.disk,
+      HostOptions{.seed = life.seed + 3, .slowest = life.slowest_operation, .faults = life.disk_faults},
+      [this](const DiskFault& fault, Process user) { strike_disk(fault, user); });
+}
+
+void Job::cut(std::uint32_t /*rank*/, Clock clock) {
+  if (archive_ != nullptr && !power_has_failed_ && ++cutting_[clock] == scenario_.workers)
+    archive_->cut(clock, history_);
+}
+
+/// A checkpoint for which all workers have come is written, unless something goes wrong.
+void Job::written(std::uint32_t rank, Clock clock, const absl::Status& status) {
+  if (power_has_failed_ || archive_ == nullptr) return;
+  if (!status.ok() && !struck_ && !disk_has_failed_ && cutting_[clock] == scenario_.workers) {
+    fail(fmt::format("worker {} hears that checkpoint {} was not written: {}", rank, clock,
+                     status.ToString()));
+  }
+  if (!status.ok() || rank != 0 || is_victim(0)) return;
+  ++checkpoints_;
+  if (const auto wrong = archive_->written(clock, scenario_.checkpoints->keep)) fail(*wrong);
+}
+
+/// Something goes wrong in an operation of the disk that the process has asked for.
+void Job::strike_disk(const DiskFault& fault, Process user) {
+  disk_has_failed_ = true;
+  trace([&] {
+    return fmt::format("the disk: fault {} in an operation of {} {}", static_cast<int>(fault.what),
+                       user.is_server ? "server" : "worker", user.rank);
+  });
+  if (fault.what == DiskFault::What::kPowerFails) return fail_power();
+  if (fault.what != DiskFault::What::kUserDies) return;
+  disasters_.push_back(
+      {.what = user.is_server ? Disaster::kServerDies : Disaster::kWorkerDies, .victim = user.rank});
+  kill(disasters_.back());
+}
+
+void Job::fail_power() {
+  std::mt19937_64 random(life_->seed + 4);
+  disk_after_that_ = archive_->disk.survivor([&](std::size_t ways) { return below(random, ways); });
+  power_has_failed_ = true;
+  stop_servers_ = true;
+  end_all();
 }
 
 /// Ends servers that wait for workers that will never come, as whoever runs a job does.
@@ -442,7 +531,7 @@ void Job::end_the_waiting() {
   stop_servers_ = true;
 }
 
-/// Breaks all connections, so that tasks that are stuck get errors, and end.
+/// Breaks all connections, so that all tasks get errors, and end.
 void Job::end_all() {
   for (ServerNode& node : servers_) {
     if (node.transport != nullptr) network_.kill(*node.transport);
@@ -463,7 +552,7 @@ bool Job::is_news(const absl::Status& status, bool finds_nobody) const {
                             status.code() == absl::StatusCode::kCancelled || says("waited") ||
                             says("nobody listens") || says("it is gone");
   if (finds_nobody && is_of_nobody) return true;
-  return std::any_of(scenario_.disasters.begin(), scenario_.disasters.end(), [&](const Strike& strike) {
+  return std::any_of(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
     if (strike.is_harmless()) return false;
     const bool named =
         says(fmt::format("{} {}", strike.is_of_a_server() ? "server" : "worker", strike.victim));
@@ -490,8 +579,7 @@ void Job::check_end(const Ending& end) {
     return fail(fmt::format("{} ended with {} in a job that goes on", end.name, end.status.ToString()));
   if (is_news(end.status, end.finds_nobody)) return;
   std::string victims;
-  for (const Strike& strike : scenario_.disasters)
-    victims += (victims.empty() ? "" : "; ") + to_string(strike);
+  for (const Strike& strike : disasters_) victims += (victims.empty() ? "" : "; ") + to_string(strike);
   fail(fmt::format("{} ended with {}, expected news of this: {}", end.name, end.status.ToString(), victims));
 }
 
@@ -525,15 +613,14 @@ JobResult Job::run() {
   trace([&] { return fmt::format("{}", to_string(scenario_)); });
   for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
     for (std::uint32_t lane = 0; scenario_.lane_tasks && lane < scenario_.lanes; ++lane) {
-      servers_[rank].lanes.push_back(
-          scheduler_.spawn([this, rank, lane] { run_lane(servers_[rank], lane); }));
+      servers_[rank].lanes.push_back(scheduler_.spawn([this, rank, lane] { run_lane(rank, lane); }));
     }
     servers_[rank].task = scheduler_.spawn([this, rank] { run_server(rank); });
   }
   for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank)
     workers_[rank].task = scheduler_.spawn([this, rank] { run_worker(rank); }, scenario_.slowness[rank]);
-  bool anybody_may_not_come = false;
-  for (const Strike& strike : scenario_.disasters) {
+  bool anybody_may_not_come = life_ != nullptr && !life_->disk_faults.empty();
+  for (const Strike& strike : disasters_) {
     anybody_may_not_come |= strike.early || strike.lacks_memory() || strike.what == Disaster::kTraitor;
     // These disasters begin with their node.
     if (strike.lacks_memory() || strike.what == Disaster::kTraitor) continue;
@@ -543,7 +630,7 @@ JobResult Job::run() {
 
   const auto outcome = scheduler_.run(network_, scheduler_.now() + kMaxTime, kMaxSteps);
   if (outcome == Scheduler::Outcome::kAllEnded) {
-    check_ends();
+    if (!power_has_failed_) check_ends();
   } else {
     fail(outcome == Scheduler::Outcome::kOutOfTime ? "the job does not end: somebody waits in vain"
                                                    : "the job does not end: somebody is busy in vain");
@@ -555,6 +642,8 @@ JobResult Job::run() {
       std::abort();
     }
   }
+  hosts_.reset();
+  if (disk_after_that_) archive_->found(*std::move(disk_after_that_));
   return {.failure = failure_,
           .numbers_checked = history_.numbers_checked() + checked_,
           .steps = scheduler_.steps(),
@@ -566,13 +655,23 @@ JobResult Job::run() {
           .rows_moved_by_intent = rows_moved_by_intent_,
           .rows_replicated = rows_replicated_,
           .replicas_used = replicas_used_,
+          .checkpoints = checkpoints_,
+          .resumed = scenario_.resume.empty() ? 0U : 1U,
           .losses = losses_};
 }
 
 }  // namespace
 
 JobResult run_job(const Scenario& scenario, const std::function<void(const std::string&)>& trace) {
-  return Job(scenario, trace).run();
+  if (scenario.checkpoints) return run_lives(scenario, trace);
+  return Job(scenario, History(scenario), trace).run();
+}
+
+JobResult run_life(const Scenario& scenario, const Life& life, Archive& archive,
+                   const std::function<void(const std::string&)>& trace) {
+  Job job(scenario, archive.newest().empty() ? History(scenario) : archive.history(), trace);
+  job.keep(life, archive);
+  return job.run();
 }
 
 JobResult run_job(Model model, std::uint64_t seed, const std::function<void(const std::string&)>& trace) {

@@ -24,17 +24,18 @@ enum class Model : std::uint8_t {
   kSequential,
   kVap,
   kABsp,
-  kMoving,   ///< sequential, and its rows move
-  kIntent,   ///< sequential or asp; rows move, and workers announce what they will use
-  kDeath,    ///< sequential; rows move, and the job outlives workers or a node that die
-  kTrouble,  ///< about disasters; any model, up to 16 workers
-  kChurn,    ///< any model; sparse rows that are taken away, and come back
-  kRows,     ///< any model; update rules, admission, filters, scans and functions
+  kMoving,       ///< sequential, and its rows move
+  kIntent,       ///< sequential or asp; rows move, and workers announce what they will use
+  kDeath,        ///< sequential; rows move, and the job outlives workers or a node that die
+  kTrouble,      ///< about disasters; any model, up to 16 workers
+  kChurn,        ///< any model; sparse rows that are taken away, and come back
+  kRows,         ///< any model; update rules, admission, filters, scans and functions
+  kCheckpoints,  ///< any of the others, which ends and goes on from its checkpoints
 };
 inline constexpr std::array kModels = {
     Model::kBsp,        Model::kSsp,     Model::kEssp,  Model::kBoundedDelay, Model::kAsp,
     Model::kSequential, Model::kVap,     Model::kABsp,  Model::kMoving,       Model::kIntent,
-    Model::kDeath,      Model::kTrouble, Model::kChurn, Model::kRows};
+    Model::kDeath,      Model::kTrouble, Model::kChurn, Model::kRows,         Model::kCheckpoints};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -53,6 +54,8 @@ struct JobResult {
   std::uint64_t rows_moved_by_intent = 0;
   std::uint64_t rows_replicated = 0;
   std::uint64_t replicas_used = 0;  ///< pulled or pushed
+  std::uint64_t checkpoints = 0;    ///< that were written, as worker 0 was told
+  std::uint64_t resumed = 0;        ///< jobs that went on from a checkpoint
   std::uint64_t losses = 0;  ///< operations that failed because a row was lost with a dead worker or node
 };
 

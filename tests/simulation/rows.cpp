@@ -16,6 +16,7 @@
 #include "tests/maximum_rule.hpp"
 #include "tests/simulation/read_rows.hpp"
 #include "tests/simulation/row_ledger.hpp"
+#include "tests/simulation/saver.hpp"
 #include "tests/simulation/sparse_key.hpp"
 #include <verbena/server_function.hpp>
 #include <verbena/table.hpp>
@@ -96,6 +97,7 @@ class RowsWorkload {
         scenario_(scenario),
         session_(session),
         rank_(session.rank()),
+        saver_(world, scenario, session),
         width_(RowColumns::width(session.workers())),
         random_(scenario.seed * 1031 + rank_ + 1) {}
 
@@ -103,14 +105,19 @@ class RowsWorkload {
     register_row_rules();
     RETURN_IF_ERROR(open_tables());
     world_.joined(rank_);
-    for (Clock clock = 0; clock < scenario_.clocks; ++clock) {
+    RETURN_IF_ERROR(resume());
+    for (Clock clock = session_.current_clock(); clock < scenario_.clocks; ++clock) {
       for (std::uint64_t more = below(random_, 8); more > 0; --more) RETURN_IF_ERROR(do_something());
       if (clock == scenario_.leaves_at[rank_]) return absl::OkStatus();
-      RETURN_IF_ERROR(end_clock(scenario_.barrier_every > 0 && (clock + 1) % scenario_.barrier_every == 0));
+      const bool saves = saver_.is_due(clock);
+      RETURN_IF_ERROR(end_clock(
+          saves || (scenario_.barrier_every > 0 && (clock + 1) % scenario_.barrier_every == 0), saves));
     }
     RETURN_IF_ERROR(end_clock(/*barrier=*/true));
     RETURN_IF_ERROR(end_calls());
-    return look_at_all();
+    RETURN_IF_ERROR(look_at_all());
+    saver_.finish();
+    return absl::OkStatus();
   }
 
  private:
@@ -138,6 +145,27 @@ class RowsWorkload {
       tables_.push_back({shape, *opened, std::vector<std::int64_t>(shape.rows, 0)});
     }
     return absl::OkStatus();
+  }
+
+  /// What this worker has pushed to each row.
+  [[nodiscard]] Saver::State state() const {
+    Saver::State state;
+    for (const OpenTable& table : tables_)
+      state.insert(state.end(), table.pushed.begin(), table.pushed.end());
+    return state;
+  }
+
+  /// If the job goes on from a checkpoint, each row must hold what it held at the cut, and no more.
+  absl::Status resume() {
+    const absl::StatusOr<std::optional<Saver::State>> saved = saver_.resume();
+    if (!saved.ok() || !*saved) return saved.status();
+    auto next = (*saved)->begin();
+    for (OpenTable& table : tables_) {
+      for (std::int64_t& pushed : table.pushed) pushed = static_cast<std::int64_t>(*next++);
+    }
+    barrier_clock_ = session_.current_clock();
+    RETURN_IF_ERROR(look_at_all());
+    return end_clock(/*barrier=*/true);  // until then nobody pushes
   }
 
   absl::Status do_something() {
@@ -245,13 +273,14 @@ class RowsWorkload {
     return marks_.back().done() ? marks_.back().result().status() : absl::OkStatus();
   }
 
-  absl::Status end_clock(bool barrier) {
+  /// `saves`: with a checkpoint, which is a barrier.
+  absl::Status end_clock(bool barrier, bool saves = false) {
     if (barrier) RETURN_IF_ERROR(world_.note(BarrierBegins{rank_}));
     RETURN_IF_ERROR(world_.note(ClockBegins{rank_}));
     if (world_.traces())
       world_.trace(fmt::format("worker {} at clock {}: {}", rank_, session_.current_clock(),
                                barrier ? "barrier" : "clock"));
-    RETURN_IF_ERROR(barrier ? session_.barrier() : session_.clock());
+    RETURN_IF_ERROR(saves ? saver_.save(state()) : barrier ? session_.barrier() : session_.clock());
     if (barrier) barrier_clock_ = session_.current_clock();
     return chance(random_, 0.3) ? end_calls() : absl::OkStatus();
   }
@@ -329,6 +358,7 @@ class RowsWorkload {
   const Scenario& scenario_;
   Session& session_;
   const std::uint32_t rank_;
+  Saver saver_;
   const std::size_t width_;
   std::mt19937_64 random_;
   std::vector<OpenTable> tables_;

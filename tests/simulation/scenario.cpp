@@ -50,6 +50,8 @@ std::string_view to_string(Model model) {
       return "churn";
     case Model::kRows:
       return "rows";
+    case Model::kCheckpoints:
+      return "checkpoints";
     case Model::kVap:
       break;
   }
@@ -94,6 +96,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kTrouble:
     case Model::kChurn:
     case Model::kRows:
+    case Model::kCheckpoints:
     case Model::kVap:
       break;
   }
@@ -302,9 +305,98 @@ void add_rows(Scenario& scenario, std::mt19937_64& random) {
   }
 }
 
+DiskFault make_disk_fault(std::mt19937_64& random, bool may_kill) {
+  using What = DiskFault::What;
+  constexpr std::array kKinds = {What::kFails, What::kIsFull, What::kUserDies, What::kUserDies,
+                                 What::kPowerFails};
+  DiskFault fault{.what = kKinds[below(random, may_kill ? kKinds.size() : 2)]};
+  fault.operation = chance(random, 0.3) ? below(random, 30) : below(random, 400);
+  if (fault.what == What::kIsFull) fault.length = 1 + small(random, 60);
+  return fault;
+}
+
+Life make_life(const Scenario& scenario, bool is_first, bool is_last, std::mt19937_64& random) {
+  constexpr std::array<std::uint32_t, 4> kServers = {1, 2, 3, 5};
+  Life life{.servers = scenario.servers, .lanes = scenario.lanes, .lane_tasks = scenario.lane_tasks};
+  life.nodes = scenario.nodes;
+  life.clocks = scenario.clocks;
+  life.seed = random();
+  if (!is_first) {
+    life.servers = kServers[below(random, kServers.size())];
+    life.lanes = 1 + static_cast<std::uint32_t>(small(random, 2));
+    life.lane_tasks = chance(random, 0.5);
+    for (std::uint32_t& node : life.nodes) node = static_cast<std::uint32_t>(below(random, life.servers));
+  }
+  life.slowest_operation = microseconds(1 + small(random, chance(random, 0.2) ? 2000 : 60));
+  // What kills ends a life; a job that outlives nodes has its own deaths.
+  const bool may_kill = !is_last && !scenario.outlives_nodes;
+  if (is_first && scenario.outlives_nodes) life.disasters = scenario.disasters;
+  if (may_kill && chance(random, 0.3)) {
+    Strike& strike = life.disasters.emplace_back();
+    strike.what = static_cast<Disaster>(below(random, 3));
+    strike.victim = static_cast<std::uint32_t>(
+        below(random, strike.what == Disaster::kServerDies ? life.servers : scenario.workers));
+    strike.delay = microseconds(below(random, chance(random, 0.5) ? 2000 : 20'000));
+  } else if (chance(random, 0.1)) {
+    life.disasters.push_back({.what = Disaster::kWorkerStops,
+                              .victim = static_cast<std::uint32_t>(below(random, scenario.workers)),
+                              .delay = microseconds(below(random, 5000)),
+                              .length = Strike::kShortStop / 2});
+  }
+  for (std::uint64_t faults = chance(random, 0.5) ? 0 : 1 + small(random, 1); faults > 0; --faults)
+    life.disk_faults.push_back(make_disk_fault(random, may_kill));
+  life.power_fails_after_it = chance(random, 0.3);
+  return life;
+}
+
+/// More of what is only seen when it is not in a checkpoint: keys that have come too seldom for a row, and
+/// rows that would stay too long if they counted as just used.
+void make_cuts_matter(Scenario& scenario, std::mt19937_64& random) {
+  for (RowTable& table : scenario.row_tables) {
+    if (table.rule != RowRule::kAdd || !chance(random, 0.7)) continue;
+    table.sparse = true;
+    table.least = 3 + static_cast<std::uint32_t>(below(random, 4));
+    table.probability = 1;
+    table.filter = "none";
+  }
+  if (!scenario.churn || consistency::rules_of(scenario.churn->model).lets_workers_drift()) return;
+  if (chance(random, 0.3)) return;
+  const std::int64_t longer = 4 + static_cast<std::int64_t>(below(random, 5));
+  scenario.churn->age += longer;
+  scenario.churn->turn += longer;
+  scenario.clocks = std::max(scenario.clocks, 4 * scenario.churn->turn);
+}
+
+/// A scenario of another model, with checkpoints.
+Scenario make_checkpoints(std::uint64_t seed) {
+  constexpr std::array kOf = {Model::kBsp,    Model::kSsp,        Model::kEssp,   Model::kBoundedDelay,
+                              Model::kAsp,    Model::kSequential, Model::kVap,    Model::kABsp,
+                              Model::kMoving, Model::kIntent,     Model::kDeath,  Model::kChurn,
+                              Model::kRows,   Model::kRows,       Model::kMoving, Model::kChurn};
+  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kCheckpoints));
+  Scenario scenario = make_scenario(kOf[below(random, kOf.size())], seed);
+  if (!scenario.outlives_nodes) scenario.disasters.clear();
+  make_cuts_matter(scenario, random);
+  // Who has left has no part in checkpoints.
+  if (chance(random, 0.9)) scenario.leaves_at.assign(scenario.workers, scenario.clocks + 1);
+  Checkpoints checkpoints;
+  checkpoints.every = 1 + below(random, scenario.clocks > 20 ? 12 : 4);
+  checkpoints.keep = 1 + below(random, 3);
+  const std::uint64_t lives = 2 + below(random, 2);
+  const bool has_little_time = chance(random, 0.7);  // as a batch job
+  for (std::uint64_t i = 0; i < lives; ++i) {
+    Life& life = checkpoints.lives.emplace_back(make_life(scenario, i == 0, i + 1 == lives, random));
+    const auto share = static_cast<std::int64_t>(i + 1) * scenario.clocks / static_cast<std::int64_t>(lives);
+    if (has_little_time) life.clocks = std::max<std::int64_t>(share, 1);
+  }
+  scenario.checkpoints = checkpoints;
+  return scenario;
+}
+
 }  // namespace
 
 Scenario make_scenario(Model model, std::uint64_t seed) {
+  if (model == Model::kCheckpoints) return make_checkpoints(seed);
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(model));
   Scenario scenario;
   scenario.seed = seed;
@@ -521,6 +613,7 @@ std::string to_string(const Scenario& scenario) {
   }
   if (scenario.gathers) text += "; rows are gathered";
   if (scenario.outlives_nodes) text += "; the job outlives nodes";
+  if (!scenario.resume.empty()) text += "; it goes on from " + scenario.resume;
   for (const Strike& strike : scenario.disasters) text += "; " + to_string(strike);
   return text;
 }

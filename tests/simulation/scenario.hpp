@@ -11,6 +11,7 @@
 #include "apps/simulation/scheduler.hpp"
 #include "apps/simulation/simulated_transport.hpp"
 #include "server/sparse_index.hpp"
+#include "tests/simulation/disk_fault.hpp"
 #include "tests/simulation/job.hpp"
 #include "tests/simulation/ledger.hpp"
 #include "tests/simulation/row_ledger.hpp"
@@ -74,6 +75,28 @@ struct Churn {
   std::uint64_t cache_rows = UINT64_MAX;
 };
 
+/// One of the jobs that go on from one another's checkpoints.
+struct Life {
+  std::uint32_t servers = 1;
+  std::uint32_t lanes = 1;
+  bool lane_tasks = false;
+  std::vector<std::uint32_t> nodes;  ///< by worker
+  std::int64_t clocks = 0;           ///< it ends after so many, of all lives
+  std::uint64_t seed = 0;            ///< of its network, its scheduler and its disk
+  Duration slowest_operation{0};     ///< of the disk
+  std::vector<Strike> disasters;
+  std::vector<DiskFault> disk_faults;
+  bool power_fails_after_it = false;
+};
+
+/// A job that makes checkpoints. It ends again and again, well or not, and goes on from the newest one, on as
+/// many servers as the next life has (lives.hpp).
+struct Checkpoints {
+  std::uint64_t every = 2;  ///< about so many clocks
+  std::uint64_t keep = 2;
+  std::vector<Life> lives;  ///< the last one ends well
+};
+
 struct Scenario {
   std::uint64_t seed = 0;
   std::uint32_t servers = 1;
@@ -104,6 +127,8 @@ struct Scenario {
   /// ServerOptions::outlives_workers and SessionOptions::outlives_servers. REQUIRES: all tables move
   bool outlives_nodes = false;
   std::vector<Strike> disasters;
+  std::optional<Checkpoints> checkpoints;
+  std::string resume;        ///< SessionOptions::resume
   bool virtual_time = true;  ///< nothing else happens while a session takes a step; false: real threads
   NetworkOptions network;
   SchedulerOptions scheduler;

@@ -46,8 +46,10 @@ class SimulationTest : public ::testing::TestWithParam<Model> {
 };
 
 TEST_P(SimulationTest, EverySeedKeepsAllPromises) {
-  // The jobs of kTrouble are several times as large.
-  const std::uint64_t seeds = GetParam() == Model::kTrouble ? kSeeds / 3 : kSeeds;
+  // The jobs of kTrouble are several times as large, and those of kCheckpoints are several.
+  const std::uint64_t seeds = GetParam() == Model::kTrouble       ? kSeeds / 3
+                              : GetParam() == Model::kCheckpoints ? kSeeds / 2
+                                                                  : kSeeds;
   for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) expect_kept(seed);
 }
 
@@ -75,7 +77,8 @@ JobResult counts_of(Model model, std::uint64_t seeds) {
     const JobResult result = run_job(model, seed);
     for (std::uint64_t JobResult::*const count :
          {&JobResult::ended_early, &JobResult::rows_localized, &JobResult::rows_moved_by_intent,
-          &JobResult::rows_replicated, &JobResult::replicas_used, &JobResult::losses})
+          &JobResult::rows_replicated, &JobResult::replicas_used, &JobResult::checkpoints,
+          &JobResult::resumed, &JobResult::losses})
       all.*count += result.*count;
   }
   return all;
@@ -100,6 +103,12 @@ TEST(DeathSimulationTest, SomeRowsAreLost) {
   const JobResult counts = counts_of(Model::kDeath, 100);
   EXPECT_GT(counts.losses, 100U);
   EXPECT_GT(counts.rows_localized, 800U);
+}
+
+TEST(CheckpointsSimulationTest, JobsGoOnFromCheckpoints) {
+  const JobResult counts = counts_of(Model::kCheckpoints, 100);
+  EXPECT_GT(counts.checkpoints, 200U);
+  EXPECT_GT(counts.resumed, 80U);
 }
 
 /// A row moves all the time. A worker that is 30 times slower than the others must reach it, too.
@@ -198,6 +207,9 @@ TEST(SimulationRegressionTest, SeedsThatFailedOnce) {
       // While a push was sent to one lane, an asynchronous pull that ended took updates for another lane for
       // applied.
       {Model::kSequential, 9576},
+      // A row's home said during a cut that nobody else meant to use it. After the cut the worker told it of
+      // an intent that had ended meanwhile, and never of its end.
+      {Model::kCheckpoints, 7675},
   };
   for (const auto& [model, seed] : seeds) {
     const JobResult result = run_job(model, seed);

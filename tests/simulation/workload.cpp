@@ -18,6 +18,7 @@
 #include "tests/simulation/churn.hpp"
 #include "tests/simulation/read_rows.hpp"
 #include "tests/simulation/rows.hpp"
+#include "tests/simulation/saver.hpp"
 #include "tests/simulation/sparse_key.hpp"
 #include <verbena/consistency.hpp>
 #include <verbena/data_cursor.hpp>
@@ -40,6 +41,9 @@ std::string list(const Values& values) {
     fmt::format_to(std::back_inserter(text), "{}{}", text.empty() ? "" : " ", value);
   return text;
 }
+
+/// How a clock ends; each of these is a barrier, too, but for the first.
+enum class ClockEnd : std::uint8_t { kClock, kBarrier, kCheckpoint };
 
 constexpr Clock kLongestIntent = 40;
 constexpr Clock kLongestRest = 4 * Asp::kMostClocksBehind;
@@ -92,14 +96,14 @@ class Workload {
         scenario_(scenario),
         session_(session),
         rank_(session.rank()),
+        saver_(world, scenario, session),
         random_(scenario.seed * 1009 + rank_ + 1),
         later_(scenario.seed * 1013 + rank_ + 1),
         calls_(scenario.seed * 1019 + rank_ + 1),
         pulled_(scenario.tables.size()),
         any_moves_(std::any_of(scenario.tables.begin(), scenario.tables.end(),
                                [](const TableShape& table) { return table.moves; })) {
-    if (!scenario_.examples.empty())
-      cursor_.emplace(session, DataCursor::Options{scenario_.examples[rank_], scenario_.mini_batch});
+    begin_examples(0);
   }
 
   absl::Status run();
@@ -114,6 +118,9 @@ class Workload {
   };
 
   absl::Status open_tables();
+  void begin_examples(std::uint64_t first);
+  [[nodiscard]] Saver::State state() const;
+  absl::Status resume();
   absl::Status do_something();
   absl::Status read_by_call(std::uint32_t table);
   absl::Status iterate(std::uint64_t most_mini_batches);
@@ -127,11 +134,11 @@ class Workload {
   absl::Status localize();
   absl::Status intend(std::uint32_t table);
   absl::Status intend_over(Clock to);
-  absl::Status clock(bool barrier);
+  absl::Status clock(ClockEnd end);
   absl::Status pull_what_was_pushed_to_it();
   absl::Status pull_what_came_back();
   absl::Status check_that_intents_end();
-  absl::Status check_the_end();
+  absl::StatusOr<std::uint64_t> check_all_rows();
   absl::Status note(Event event) { return world_.note(std::move(event)); }
   /// Whether an operation has failed because a row was lost, which may happen in this job. Tells the world.
   [[nodiscard]] bool is_loss(const absl::Status& status) {
@@ -180,6 +187,7 @@ class Workload {
   const Scenario& scenario_;
   Session& session_;
   const std::uint32_t rank_;
+  Saver saver_;
   std::mt19937_64 random_;
   std::mt19937_64 later_;  ///< for choices that were added later, so that older seeds keep their meaning
   std::mt19937_64 calls_;  ///< for calls of server functions
@@ -225,8 +233,9 @@ absl::Status Workload::run() {
   register_functions();
   RETURN_IF_ERROR(open_tables());
   world_.joined(rank_);
+  RETURN_IF_ERROR(resume());
   Clock rests_until = 0;
-  for (Clock clock = 0; clock < scenario_.clocks; ++clock) {
+  for (Clock clock = session_.current_clock(); clock < scenario_.clocks; ++clock) {
     const bool leaves = clock == scenario_.leaves_at[rank_];
     if (cursor_) {
       RETURN_IF_ERROR(iterate(leaves ? below(random_, 4) : UINT64_MAX));
@@ -244,12 +253,45 @@ absl::Status Workload::run() {
       return absl::OkStatus();
     }
     const bool barrier = scenario_.barrier_every > 0 && (clock + 1) % scenario_.barrier_every == 0;
-    RETURN_IF_ERROR(this->clock(barrier));
+    RETURN_IF_ERROR(this->clock(saver_.is_due(clock) ? ClockEnd::kCheckpoint
+                                : barrier            ? ClockEnd::kBarrier
+                                                     : ClockEnd::kClock));
   }
-  RETURN_IF_ERROR(clock(/*barrier=*/true));
+  RETURN_IF_ERROR(clock(ClockEnd::kBarrier));
   RETURN_IF_ERROR(pull_what_came_back());
   RETURN_IF_ERROR(check_that_intents_end());
-  return check_the_end();
+  const absl::StatusOr<std::uint64_t> digest = check_all_rows();
+  RETURN_IF_ERROR(digest.status());
+  world_.final_rows(*digest);
+  saver_.finish();
+  return absl::OkStatus();
+}
+
+void Workload::begin_examples(std::uint64_t first) {
+  if (scenario_.examples.empty()) return;
+  cursor_.emplace(session_, DataCursor::Options{scenario_.examples[rank_], scenario_.mini_batch, first});
+}
+
+/// The next example, and what count() has counted.
+Saver::State Workload::state() const {
+  Saver::State state = {cursor_ ? cursor_->next_example() : 0};
+  for (const auto& [where, counted] : counted_)
+    state.insert(state.end(), {where.first, where.second, counted});
+  return state;
+}
+
+/// If the job goes on from a checkpoint, each row must hold what it held at the cut, and no more.
+absl::Status Workload::resume() {
+  const absl::StatusOr<std::optional<Saver::State>> saved = saver_.resume();
+  if (!saved.ok() || !*saved) return saved.status();
+  const Saver::State& state = **saved;
+  begin_examples(state.front());
+  for (std::size_t i = 1; i + 2 < state.size(); i += 3)
+    counted_[{static_cast<std::uint32_t>(state[i]), state[i + 1]}] = state[i + 2];
+  barrier_clock_ = session_.current_clock();
+  RETURN_IF_ERROR(note(ClockEnded{rank_, barrier_clock_}));
+  RETURN_IF_ERROR(check_all_rows().status());
+  return clock(ClockEnd::kBarrier);  // until then nobody pushes
 }
 
 absl::Status Workload::do_something() {
@@ -586,18 +628,21 @@ absl::Status Workload::end_pulls() {
   return absl::OkStatus();
 }
 
-absl::Status Workload::clock(bool barrier) {
+absl::Status Workload::clock(ClockEnd end) {
   RETURN_IF_ERROR(end_pulls());
   RETURN_IF_ERROR(note(ClockBegins{rank_}));
   trace([&] {
     return fmt::format("worker {} at clock {}: {}", rank_, session_.current_clock(),
-                       barrier ? "barrier" : "clock");
+                       end == ClockEnd::kClock     ? "clock"
+                       : end == ClockEnd::kBarrier ? "barrier"
+                                                   : "checkpoint");
   });
-  if (const absl::Status status = barrier ? session_.barrier() : session_.clock(); !status.ok()) {
-    if (!is_loss(status)) return status;
-  }
+  const absl::Status status = end == ClockEnd::kClock     ? session_.clock()
+                              : end == ClockEnd::kBarrier ? session_.barrier()
+                                                          : saver_.save(state());
+  if (!status.ok() && !is_loss(status)) return status;
   RETURN_IF_ERROR(note(ClockEnded{rank_, session_.current_clock()}));
-  if (!barrier) return absl::OkStatus();
+  if (end == ClockEnd::kClock) return absl::OkStatus();
   barrier_clock_ = session_.current_clock();
   return pull_what_was_pushed_to_it();
 }
@@ -638,8 +683,8 @@ absl::Status Workload::pull_what_came_back() {
     const std::vector<Key> one = {shape(table).rows / 2};
     const Asked asked(shape(table), one, /*as_range=*/true);
     RETURN_IF_ERROR(pull_and_check(table, asked, one));
-    RETURN_IF_ERROR(clock(/*barrier=*/true));  // subscribes
-    RETURN_IF_ERROR(clock(/*barrier=*/true));
+    RETURN_IF_ERROR(clock(ClockEnd::kBarrier));  // subscribes
+    RETURN_IF_ERROR(clock(ClockEnd::kBarrier));
     const std::uint64_t before = *world_.reads(rank_);
     RETURN_IF_ERROR(pull_and_check(table, asked, one));
     if (*world_.reads(rank_) == before) continue;
@@ -658,9 +703,9 @@ absl::Status Workload::check_that_intents_end() {
   if (meant == scenario_.tables.end()) return absl::OkStatus();
   for (Clock clock = 0; clock < kLongestIntent + 10; ++clock) {
     world_.compute(microseconds(below(random_, 20)));
-    RETURN_IF_ERROR(this->clock(/*barrier=*/false));
+    RETURN_IF_ERROR(this->clock(ClockEnd::kClock));
   }
-  RETURN_IF_ERROR(clock(/*barrier=*/true));
+  RETURN_IF_ERROR(clock(ClockEnd::kBarrier));
   const bool looks = rank_ + 1 == session_.workers();
   // Intents that could not end in time end soon: replicas count in the last round only.
   constexpr int kRounds = 4;
@@ -675,15 +720,16 @@ absl::Status Workload::check_that_intents_end() {
           },
           tables_[static_cast<std::size_t>(meant - scenario_.tables.begin())]));
     }
-    RETURN_IF_ERROR(clock(/*barrier=*/true));
-    RETURN_IF_ERROR(clock(/*barrier=*/true));
+    RETURN_IF_ERROR(clock(ClockEnd::kBarrier));
+    RETURN_IF_ERROR(clock(ClockEnd::kBarrier));
   }
   if (session_.statistics().rows_replicated == before) return absl::OkStatus();
   return note_wrong(
       fmt::format("worker {} gets replicas, though nobody else intends to use the rows", rank_));
 }
 
-absl::Status Workload::check_the_end() {
+/// All that was pushed is there, once. Returns a digest of all rows.
+absl::StatusOr<std::uint64_t> Workload::check_all_rows() {
   std::uint64_t digest = 0;
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
     const absl::Status status = std::visit(
@@ -717,8 +763,7 @@ absl::Status Workload::check_the_end() {
         tables_[table]);
     RETURN_IF_ERROR(status);
   }
-  world_.final_rows(digest);
-  return absl::OkStatus();
+  return digest;
 }
 
 }  // namespace

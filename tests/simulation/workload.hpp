@@ -32,6 +32,10 @@ class World {
   virtual void lost() {}
   /// The workload has checked so many numbers itself, without the history.
   virtual void checked(std::uint64_t /*numbers*/) {}
+  /// The worker is about to end its clock with a checkpoint of `clock`.
+  virtual void cut(std::uint32_t /*rank*/, std::int64_t /*clock*/) {}
+  /// How the writing of that checkpoint has ended, as the worker was told.
+  virtual void written(std::uint32_t /*rank*/, std::int64_t /*clock*/, const absl::Status& /*status*/) {}
   /// A digest of all rows, as a worker sees them at the end.
   virtual void final_rows(std::uint64_t /*digest*/) {}
   [[nodiscard]] virtual bool traces() const { return false; }
