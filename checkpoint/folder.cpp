@@ -338,17 +338,17 @@ absl::Status Folder::keep(std::uint64_t most) {
   absl::Status first_error;
   const auto remove_name = [&](std::string_view name) {
     const CheckpointName parsed = *parse_checkpoint_name(name);
-    if (parsed.clock <= listing->complete.front().clock)
-      first_error.Update(remove(parsed.clock, parsed.ending));
+    if (parsed.clock > listing->complete.front().clock) return true;
+    const absl::Status removed = remove(parsed.clock, parsed.ending);
+    first_error.Update(removed);
+    return removed.ok();
   };
   std::set<std::uint64_t> needed;
   for (std::uint64_t i = 0; i < listing->complete.size(); ++i) {
     const Complete& complete = listing->complete[i];
+    const bool stays = i < most || needed.contains(complete.clock) || !remove_name(complete.name);
     // Bases are older, so that they come later.
-    if (i >= most && !needed.contains(complete.clock))
-      remove_name(complete.name);
-    else if (complete.since)
-      needed.insert(*complete.since);
+    if (stays && complete.since) needed.insert(*complete.since);
   }
   for (const std::string& name : listing->unfinished) remove_name(name);
   return first_error;

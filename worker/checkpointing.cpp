@@ -51,7 +51,11 @@ absl::Status commit(const CheckpointOptions& options, const checkpoint::Manifest
                     const std::vector<std::string>& parts, absl::Status status) {
   checkpoint::Folder folder(checkpoint::host_file_system(), options.folder);
   if (status.ok()) status = folder.commit(manifest, parts);
-  if (status.ok()) return folder.keep(options.keep);
+  if (status.ok()) {
+    if (const absl::Status kept = folder.keep(options.keep); !kept.ok())
+      spdlog::warn("an old checkpoint could not be removed: {}", std::string(kept.message()));
+    return absl::OkStatus();
+  }
   // Why it failed is what counts, and not that it could not be cleared away.
   static_cast<void>(folder.discard(manifest.clock));
   return status;

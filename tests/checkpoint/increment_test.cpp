@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -152,6 +153,21 @@ TEST_F(IncrementTest, DamageBelowIsFoundAndAnOlderOneTaken) {
   EXPECT_EQ(newest->reader.manifest().clock, 10U);
   ASSERT_THAT(newest->passed_over, SizeIs(2));
   EXPECT_THAT(newest->passed_over[0].reason, HasSubstr("ckpts/ckpt-20/server-0"));
+}
+
+/// What cannot be removed keeps what it needs.
+TEST_F(IncrementTest, ItsBaseIsNotRemovedBeforeIt) {
+  disk_.intercept([](SimulatedDisk::Operation operation, const std::string& path) {
+    const bool fails = operation == SimulatedDisk::Operation::kRename && path == "ckpts/ckpt-20";
+    return fails ? absl::ErrnoToStatus(EIO, path) : absl::OkStatus();
+  });
+  ASSERT_EQ(write_checkpoint(disk_, folder_, 40, third_), absl::OkStatus());
+  EXPECT_FALSE(folder_.keep(1).ok());
+  disk_.intercept(nullptr);
+  EXPECT_THAT(complete(), ElementsAre(40, 20, 10));
+  EXPECT_EQ(at(20), second_);
+  EXPECT_EQ(folder_.keep(1), absl::OkStatus());
+  EXPECT_THAT(complete(), ElementsAre(40));
 }
 
 TEST_F(IncrementTest, IsNothingWithoutWhatItBuildsUpon) {

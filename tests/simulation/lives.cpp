@@ -21,7 +21,7 @@ void Archive::cut(Clock clock, const History& history) {
   cuts_.emplace(clock, history);
 }
 
-std::optional<std::string> Archive::written(Clock clock, std::uint64_t keep) {
+std::optional<std::string> Archive::written(Clock clock, const Checkpoints& checkpoints, bool fails) {
   written_.insert(clock);
   const auto listing = checkpoint::Folder(disk, kCheckpointFolder).list();
   if (!listing.ok()) return fmt::format("checkpoint {} is written: {}", clock, listing.status().ToString());
@@ -32,12 +32,14 @@ std::optional<std::string> Archive::written(Clock clock, std::uint64_t keep) {
   const auto left = std::count_if(
       listing->unfinished.begin(), listing->unfinished.end(),
       [&](const std::string& name) { return std::stoll(name.substr(name.find('-') + 1)) <= clock; });
-  // There may be more than worker 0 has asked about.
-  if (is_newest && kept >= least(keep) && kept <= keep && left == 0) return std::nullopt;
+  // There may be more than worker 0 has asked about, and those that the oldest one builds upon.
+  const std::size_t fewest = least(checkpoints.keep);
+  const std::size_t most = checkpoints.keep + checkpoints.increments;
+  if (is_newest && kept >= fewest && (fails || (kept <= most && left == 0))) return std::nullopt;
   return fmt::format(
-      "checkpoint {} is written: {} of {} to {} to be kept are there, {} unfinished are left, and it is "
-      "{}the newest",
-      clock, kept, least(keep), keep, left, is_newest ? "" : "not ");
+      "checkpoint {} is written: {} are there, expected {} to {}, {} unfinished are left, and it is {}the "
+      "newest",
+      clock, kept, fewest, most, left, is_newest ? "" : "not ");
 }
 
 std::optional<std::string> Archive::look(std::uint64_t keep) {

@@ -32,8 +32,9 @@ class Archive {
   }
   /// All workers are about to make a checkpoint of this clock, and none has gone on: what it must hold.
   void cut(consistency::Clock clock, const History& history);
-  /// Worker 0 was told that it is written. Returns what is wrong on the disk; nullopt if nothing is.
-  std::optional<std::string> written(consistency::Clock clock, std::uint64_t keep);
+  /// Worker 0 was told that it is written. `fails`: the disk fails, and older ones may not have been removed.
+  /// Returns what is wrong on the disk; nullopt if nothing is.
+  std::optional<std::string> written(consistency::Clock clock, const Checkpoints& checkpoints, bool fails);
   /// All processes have ended, or the power has failed. Returns what is wrong on the disk.
   std::optional<std::string> look(std::uint64_t keep);
 

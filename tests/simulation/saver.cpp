@@ -30,7 +30,9 @@ absl::Status Saver::save(const State& state) {
   all.insert(all.end(), state.begin(), state.end());
   const auto bytes = std::as_bytes(std::span(all));
   saved_ = clock;
-  RETURN_IF_ERROR(session_.checkpoint({.folder = kCheckpointFolder, .keep = scenario_.checkpoints->keep},
+  RETURN_IF_ERROR(session_.checkpoint({.folder = kCheckpointFolder,
+                                       .keep = scenario_.checkpoints->keep,
+                                       .increments = scenario_.checkpoints->increments},
                                       {bytes.begin(), bytes.end()}));
   if (chance(random_, 0.4)) wait_until_written();
   return absl::OkStatus();

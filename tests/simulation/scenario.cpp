@@ -382,6 +382,7 @@ Scenario make_checkpoints(std::uint64_t seed) {
   Checkpoints checkpoints;
   checkpoints.every = 1 + below(random, scenario.clocks > 20 ? 12 : 4);
   checkpoints.keep = 1 + below(random, 3);
+  checkpoints.increments = static_cast<std::uint32_t>(seed % 3);
   const std::uint64_t lives = 2 + below(random, 2);
   const bool has_little_time = chance(random, 0.7);  // as a batch job
   for (std::uint64_t i = 0; i < lives; ++i) {

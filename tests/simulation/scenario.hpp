@@ -94,6 +94,7 @@ struct Life {
 struct Checkpoints {
   std::uint64_t every = 2;  ///< about so many clocks
   std::uint64_t keep = 2;
+  std::uint32_t increments = 0;
   std::vector<Life> lives;  ///< the last one ends well
 };
 
