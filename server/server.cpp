@@ -25,7 +25,6 @@ constexpr auto kLockPatience = std::chrono::microseconds(20);
 constexpr auto kReaderPatience = std::chrono::milliseconds(1);
 /// How many polls with events come before the clock is read for the workers' heartbeats.
 constexpr std::uint32_t kPollsBeforeWatch = 256;
-constexpr std::ptrdiff_t kMostObservers = 16;
 // The weights can take all counts that the protocol lets through.
 static_assert(protocol::kMaxExamples == consistency::kMaxExamples);
 
@@ -95,8 +94,17 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                .workers = options_.workers,
                .has_push_budget = options_.push_budget_mb_per_s > 0,
                .keys_of_segment = keys_of_segment}),
-      saving_(options_.rank, lanes_of(options_), [this] { transport_.interrupt(); }),
       workers_(options_.workers),
+      saving_(
+          {.server = options_.rank,
+           .lanes = lanes_of(options_),
+           .host = *this,
+           .shards = shards_,
+           .workers = workers_},
+          [this](Peer& peer, const protocol::ControlMessage& message) { reply(peer, message); },
+          [this] { transport_.interrupt(); }),
+      observers_(*this, shards_, lanes_of(options_),
+                 [this](Peer& peer, const protocol::ControlMessage& message) { reply(peer, message); }),
       strangers_(options_.workers) {
   if (clock_board_memory_) clock_board_ = {clock_board_memory_->bytes().data(), options_.workers};
   std::vector<transport::TokenBucket*> budgets;
@@ -136,7 +144,7 @@ bool Server::send() {
   bool worked = region_desk_.serve();
   worked |= try_again();
   worked |= step_opening();
-  worked |= step_saving();
+  worked |= saving_.step();
   waits_for_reader_ = false;
   to_do_.for_each_once([&](Peer& peer) {
     worked |= look_after(peer);
@@ -144,6 +152,7 @@ bool Server::send() {
   });
   if (std::exchange(dropped_, false)) {
     strangers_.forget_dropped();
+    observers_.forget_dropped();
     to_do_.forget_dropped();
     std::erase_if(peers_, [](const auto& peer) { return !peer->is_worker() && !peer->connection; });
   }
@@ -156,7 +165,7 @@ bool Server::look_after(Peer& peer) {
   if (!peer.is_there()) peer.announcements.clear();
   if (const absl::Status status = announce(peer); !status.ok()) fail(status);
   send_answers(peer);
-  send_inspected(peer);
+  observers_.send(peer);
   bool worked = release_inbox(peer);
   if (peer.pushes && peer.pushes->is_connected()) worked |= send_outgoing(peer);
   return drop_if_closed(peer) || worked;
@@ -214,7 +223,7 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
     if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
       status = on_hello(peer, *hello);
     } else if (protocol::comes_from_observer(*message)) {
-      status = on_observer(peer, *message);
+      status = status_.ok() ? observers_.on_message(peer, *message, [this] { return observed(); }) : status_;
     } else if (!peer.is_worker() && std::holds_alternative<protocol::Failed>(*message)) {
       // It was refused and takes its leave.
     } else if (!peer.is_worker()) {
@@ -228,9 +237,9 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
     } else if (const auto* end = std::get_if<protocol::EndIteration>(&*message)) {
       status = on_end_iteration(peer, end->clock);
     } else if (const auto* save = std::get_if<protocol::SaveRows>(&*message)) {
-      status = on_save_rows(peer, *save);
+      status = saving_.on_save_rows(peer, *save);
     } else if (const auto* saved = std::get_if<protocol::PartSaved>(&*message)) {
-      status = on_part_saved(peer, *saved);
+      status = saving_.on_part_saved(peer, *saved);
     } else if (auto* requests = std::get_if<protocol::KeyRequests>(&*message)) {
       if (requests->kind == protocol::KeyRequests::Kind::kIntend) {
         intents_.push_back({peer.worker, std::move(*requests)});
@@ -311,31 +320,6 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   return absl::OkStatus();
 }
 
-// ---- observers
-
-absl::Status Server::on_observer(Peer& peer, const protocol::ControlMessage& message) {
-  if (!status_.ok()) return status_;
-  if (peer.is_worker()) return absl::FailedPreconditionError("is a worker, and observes");
-  if (std::holds_alternative<protocol::Observe>(message)) return admit_observer(peer);
-  if (!peer.is_observer) return absl::FailedPreconditionError("spoke before it said that it observes");
-  if (const auto* inspect = std::get_if<protocol::Inspect>(&message)) return on_inspect(peer, *inspect);
-  const std::uint32_t table = std::get<protocol::Describe>(message).table;
-  if (table >= shards_.size())
-    return absl::InvalidArgumentError(fmt::format("asks for table {} of {}", table, shards_.size()));
-  reply(peer, shards_[table].table);
-  return absl::OkStatus();
-}
-
-absl::Status Server::admit_observer(Peer& peer) {
-  const auto others = std::count_if(peers_.begin(), peers_.end(),
-                                    [](const auto& other) { return other->is_observer && !other->closed; });
-  if (!peer.is_observer && others >= kMostObservers)
-    return absl::ResourceExhaustedError(fmt::format("there are {} observers already", others));
-  peer.is_observer = true;
-  reply(peer, observed());
-  return absl::OkStatus();
-}
-
 protocol::Observed Server::observed() const {
   consistency::Clock clock = consistency::VectorClock::kLeft;
   for (const Peer* const worker : workers_) {
@@ -348,58 +332,6 @@ protocol::Observed Server::observed() const {
           .lanes = static_cast<std::uint32_t>(lanes_.size()),
           .tables = static_cast<std::uint32_t>(shards_.size()),
           .clock = clock};
-}
-
-absl::Status Server::on_inspect(Peer& peer, const protocol::Inspect& inspect) {
-  if (peer.inspection != nullptr) return absl::FailedPreconditionError("asks before it has its answer");
-  if (inspect.table >= shards_.size() || inspect.lane >= lanes_.size()) {
-    return absl::InvalidArgumentError(
-        fmt::format("asks about table {}, lane {}", inspect.table, inspect.lane));
-  }
-  const FixedShard* const shard = shards_[inspect.table].for_lanes();
-  absl::StatusOr<protocol::BoundFunction> function = absl::FailedPreconditionError(fmt::format(
-      "table \"{}\" is dynamic: server functions are for static ones", shards_[inspect.table].table.name));
-  if (shard != nullptr) function = shard->find_function(inspect.text, 0);
-  if (function.ok() && function->changes_rows()) {
-    function =
-        absl::PermissionDeniedError(fmt::format("{} changes rows, and observers only look", inspect.text));
-  }
-  const bool is_possible = function.ok();
-  peer.inspection = std::make_shared<FunctionRun>(
-      kNoWorker, inspect.table, 0,
-      protocol::CallMessage{.range = kAllKeys, .keys = inspect.keys, .text = inspect.text}, function,
-      FunctionRun::Window{inspect.first_row, inspect.most_rows});
-  if (is_possible) {
-    enqueue(inspect.lane, {.kind = LaneTask::Kind::kCall, .call = peer.inspection});
-  } else {
-    peer.inspection->finish();
-    peer.has_inspected = true;
-  }
-  return absl::OkStatus();
-}
-
-void Server::take_inspected(Lane& lane) {
-  std::shared_ptr<FunctionRun> run;
-  while (lane.take_inspected(run)) {
-    for (const std::unique_ptr<Peer>& peer : peers_) {
-      if (peer->inspection != run) continue;  // whose is gone by now
-      peer->has_inspected = true;
-      to_do_.add(*peer);
-    }
-  }
-}
-
-void Server::send_inspected(Peer& peer) {
-  while (peer.has_inspected && peer.control.empty() && peer.is_there()) {
-    FunctionRun& run = *peer.inspection;
-    const std::span<const std::uint64_t> words = run.take_words(protocol::kMaxInspectedWords);
-    reply(peer,
-          protocol::Inspected{
-              .rows = run.rows(), .words_left = run.words_left(), .words = {words.begin(), words.end()}});
-    if (!run.is_told()) continue;
-    peer.inspection.reset();
-    peer.has_inspected = false;
-  }
 }
 
 absl::StatusOr<protocol::Descriptor> Server::grant_clock_board(Peer& peer) const {
@@ -514,88 +446,6 @@ bool Server::step_opening() {
         if (absl::Status status = tell_opened(peer, shards_[table]); !status.ok()) reject(peer, status);
       },
       [&](const absl::Status& status) { fail(status); });
-}
-
-absl::Status Server::on_save_rows(Peer& peer, const protocol::SaveRows& save) {
-  if (peer.worker != 0 || save.clock <= peer.clock || saving_.is_under_way()) {
-    return absl::InvalidArgumentError(
-        fmt::format("asks for a checkpoint of clock {} at clock {}", save.clock, peer.clock));
-  }
-  const absl::Status status = saving_.begin(save);
-  save_clock_ = save.clock;
-  if (status.ok()) {
-    has_moving_rows_to_copy_ = true;
-    const auto task =
-        std::make_shared<const CheckpointTask>(CheckpointTask{.cut = saving_.cut(), .load = nullptr});
-    for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
-      enqueue(lane, {.kind = LaneTask::Kind::kCheckpoint, .checkpoint = task});
-  }
-  reply(peer, protocol::PartSaved{.clock = save.clock,
-                                  .rank = options_.rank,
-                                  .code = static_cast<std::uint32_t>(status.code()),
-                                  .reason = std::string(status.message())});
-  for (Peer* const worker : workers_) {
-    if (worker != nullptr && worker->left) tell_that_it_saves_nothing(*worker);
-  }
-  return absl::OkStatus();
-}
-
-/// The worker has left: there will be no part of it.
-void Server::tell_that_it_saves_nothing(Peer& worker) {
-  if (options_.rank != 0 || worker.saved >= save_clock_) return;
-  worker.saved = save_clock_;
-  tell_worker_0({.clock = save_clock_,
-                 .stage = protocol::PartSaved::Stage::kWritten,
-                 .is_worker = true,
-                 .rank = worker.worker,
-                 .code = static_cast<std::uint32_t>(absl::StatusCode::kFailedPrecondition),
-                 .reason = "has left the job"});
-}
-
-/// If all workers have finished the clocks before the cut. Called before the lanes hear that the last one
-/// has.
-void Server::copy_moving_rows() {
-  if (!has_moving_rows_to_copy_) return;
-  const consistency::Clock clock = saving_.cut()->clock();
-  const bool all_are_there = std::all_of(workers_.begin(), workers_.end(), [&](const Peer* worker) {
-    return worker != nullptr && (worker->left || worker->clock >= clock);
-  });
-  if (!all_are_there) return;
-  has_moving_rows_to_copy_ = false;
-  absl::Status status;
-  try {
-    for (TableShard* const shard : shards_.outside_lanes())
-      shard->moving()->copy_rows(saving_.cut()->of_server(shard->table.table));
-  } catch (const std::bad_alloc&) {
-    status = absl::ResourceExhaustedError("there is no memory for a copy of all rows");
-  }
-  saving_.cut()->server_is_done(status);
-}
-
-bool Server::step_saving() {
-  const std::optional<protocol::PartSaved> saved = saving_.step();
-  if (saved) tell_worker_0(*saved);
-  return saved.has_value();
-}
-
-void Server::tell_worker_0(const protocol::PartSaved& saved) {
-  Peer* const worker = workers_[0];
-  if (worker != nullptr && worker->is_there()) reply(*worker, saved);
-}
-
-/// Workers are not connected to one another.
-absl::Status Server::on_part_saved(Peer& peer, const protocol::PartSaved& saved) {
-  if (options_.rank != 0 || !saved.is_worker || saved.rank != peer.worker || peer.worker == 0 ||
-      saved.stage != protocol::PartSaved::Stage::kWritten || saved.clock <= peer.saved ||
-      saved.clock > peer.clock) {
-    return absl::InvalidArgumentError(fmt::format("tells of part {} of a checkpoint of clock {} at clock {}",
-                                                  saved.rank, saved.clock, peer.clock));
-  }
-  peer.saved = saved.clock;
-  protocol::PartSaved shown = saved;
-  shown.reason = base::printable(saved.reason);
-  tell_worker_0(shown);
-  return absl::OkStatus();
 }
 
 absl::Status Server::on_notification(Peer& peer, std::uint32_t notification) {
@@ -724,7 +574,7 @@ absl::Status Server::on_clock(Peer& peer, const protocol::BulkMessage& message, 
   const absl::StatusOr<protocol::ExampleCounts> examples = protocol::decode_example_counts(message);
   if (!examples.ok()) return examples.status();
   peer.clock = clock;
-  copy_moving_rows();
+  saving_.on_clock();
   // The message keeps its place in the inbox until the last lane has heard of it: a worker cannot run ahead
   // of the lanes without bound, even with nothing but clocks.
   inbox.users = static_cast<std::uint32_t>(lanes_.size());
@@ -793,8 +643,7 @@ void Server::on_goodbye(Peer& peer) {
 void Server::part_from(Peer& peer) {
   peer.left = true;
   ++left_;
-  tell_that_it_saves_nothing(peer);
-  copy_moving_rows();
+  saving_.on_left(peer);
   if (clock_board_.is_mapped()) clock_board_.leave(peer.worker);
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     enqueue(
@@ -923,7 +772,7 @@ void Server::take_outgoing() {
     if (lanes_[lane]->has_failed()) {
       fail(with_name(fmt::format("lane {} of server {}", lane, options_.rank), lanes_[lane]->failure()));
     }
-    take_inspected(*lanes_[lane]);
+    observers_.take_from(*lanes_[lane], [this](Peer& peer) { to_do_.add(peer); });
     PushBuffer* buffer = nullptr;
     while (lanes_[lane]->take_outgoing(buffer)) {
       Peer& peer = *workers_[buffer->worker];

@@ -11,7 +11,7 @@
 // Whatever becomes of them, the job does not notice.
 //
 // It has many functions, one for each thing that may happen. What has a state of its own is a class: Shards,
-// Lane, RegionDesk, Saving, Opening, Strangers, and Peer with its AnswerQueue and PushChannel.
+// Lane, RegionDesk, SavingDesk, Opening, Observers, Strangers, and Peer with its AnswerQueue and PushChannel.
 // What remains here is what connects them: events, messages, and how a job ends.
 #pragma once
 
@@ -31,10 +31,11 @@
 #include "protocol/placement.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
+#include "server/observers.hpp"
 #include "server/opening.hpp"
 #include "server/peer.hpp"
 #include "server/region_desk.hpp"
-#include "server/saving.hpp"
+#include "server/saving_desk.hpp"
 #include "server/shards.hpp"
 #include "server/sparse_index.hpp"
 #include "server/table_shard.hpp"
@@ -94,9 +95,6 @@ class Server : private ShardHost {
   void hear(Peer& peer);
   void on_message(Peer& peer, std::span<const std::byte> bytes);
   absl::Status on_hello(Peer& peer, const protocol::Hello& hello);
-  absl::Status on_observer(Peer& peer, const protocol::ControlMessage& message);
-  absl::Status admit_observer(Peer& peer);
-  absl::Status on_inspect(Peer& peer, const protocol::Inspect& inspect);
   [[nodiscard]] protocol::Observed observed() const;
   absl::StatusOr<protocol::Descriptor> grant_clock_board(Peer& peer) const;
   absl::Status on_open_table(Peer& peer, const protocol::OpenTable& open);
@@ -106,12 +104,6 @@ class Server : private ShardHost {
                                                                const Announcement& next) const;
   absl::Status resume(TableShard& shard);
   bool step_opening();
-  absl::Status on_save_rows(Peer& peer, const protocol::SaveRows& save);
-  absl::Status on_part_saved(Peer& peer, const protocol::PartSaved& saved);
-  void tell_that_it_saves_nothing(Peer& worker);
-  void tell_worker_0(const protocol::PartSaved& saved);
-  bool step_saving();
-  void copy_moving_rows();
   void on_goodbye(Peer& peer);
   absl::Status on_end_iteration(Peer& peer, consistency::Clock clock);
   void tell_end_of_iteration(Peer& peer);
@@ -145,8 +137,6 @@ class Server : private ShardHost {
   void send_answers(Peer& peer);
   void carry_out(RegionDesk::Order& order);
   void take_outgoing();
-  void take_inspected(Lane& lane);
-  void send_inspected(Peer& peer);
   void give_back(std::uint32_t lane, PushBuffer* buffer);
   bool look_after(Peer& peer);
   bool release_inbox(Peer& peer);
@@ -165,9 +155,6 @@ class Server : private ShardHost {
   Shards shards_;
   Opening opening_;
   bool has_resumed_ = false;  ///< lanes know the clock that the job goes on from
-  Saving saving_;
-  consistency::Clock save_clock_ = 0;     ///< of the newest checkpoint that was asked for
-  bool has_moving_rows_to_copy_ = false;  ///< at the cut that is expected
   base::Decompressor decompressor_;
   // The answers to one message. They are members so that their memory stays.
   Homes::Answers key_answers_;
@@ -176,7 +163,9 @@ class Server : private ShardHost {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> workers_;  ///< by rank; nullptr before hello
-  Strangers strangers_;         ///< those of peers_ that are not workers
+  SavingDesk saving_;
+  Observers observers_;
+  Strangers strangers_;  ///< those of peers_ that are not workers
   PeerList to_do_;
   std::vector<Intents> intents_;  ///< heard in the last poll(), in their order
   std::vector<Intents> heeding_;  ///< what intents_ was when a poll() began
