@@ -1,47 +1,15 @@
 #include "transport/verbs/verbs_api.hpp"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
-
 #include <cerrno>
-#include <string>
 
 #include "base/return_if_error.hpp"
+#include "base/shared_library.hpp"
 
 namespace verbena::transport {
 
 namespace {
 
-/// A library and the first thing that went wrong with it.
-class Library {
- public:
-  Library(const char* file, const char* package)
-      : file_(file), package_(package), handle_(::dlopen(file, RTLD_NOW | RTLD_LOCAL)) {
-    if (handle_ == nullptr) {
-      const char* reason = ::dlerror();
-      status_ = absl::UnavailableError(
-          fmt::format("{} cannot be loaded ({}); install the package {} or use the shared-memory transport",
-                      file_, reason == nullptr ? "no reason given" : reason, package_));
-    }
-  }
-
-  template <class Function>
-  void find(const char* name, Function& function) {
-    if (!status_.ok()) return;
-    function = reinterpret_cast<Function>(::dlsym(handle_, name));
-    if (function == nullptr) {
-      status_ = absl::UnavailableError(
-          fmt::format("{} has no function {}; install a newer package {}", file_, name, package_));
-    }
-  }
-  [[nodiscard]] const absl::Status& status() const { return status_; }
-
- private:
-  const char* file_;
-  const char* package_;
-  void* handle_;  // kept until the process ends: providers do not like to be unloaded
-  absl::Status status_;
-};
+constexpr const char* kOtherwise = " or use the shared-memory transport";
 
 // These functions go through tables of the opened device; <infiniband/verbs.h> defines them, and no library
 // does.
@@ -79,7 +47,7 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) {
 }  // namespace
 
 absl::Status load_ibverbs(VerbsApi& api) {
-  Library library("libibverbs.so.1", "libibverbs1");
+  base::SharedLibrary library("libibverbs.so.1", "libibverbs1", kOtherwise);
   ibv_device** (*get_device_list)(int*) = nullptr;
   library.find("ibv_get_device_list", get_device_list);
   api.get_device_list = get_device_list;
@@ -114,7 +82,7 @@ absl::Status load_ibverbs(VerbsApi& api) {
 }
 
 absl::Status load_rdmacm(VerbsApi& api) {
-  Library library("librdmacm.so.1", "librdmacm1");
+  base::SharedLibrary library("librdmacm.so.1", "librdmacm1", kOtherwise);
   rdma_event_channel* (*create_event_channel)() = nullptr;
   library.find("rdma_create_event_channel", create_event_channel);
   api.create_event_channel = create_event_channel;
