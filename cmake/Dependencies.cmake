@@ -28,3 +28,4 @@ pkg_check_modules(XXHASH REQUIRED libxxhash)  # its header only, which has all o
 pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
 pkg_check_modules(RDMACM REQUIRED IMPORTED_TARGET librdmacm)
 pkg_check_modules(PMIX REQUIRED IMPORTED_TARGET pmix)
+pkg_check_modules(CURL REQUIRED libcurl)  # its headers only: the library is loaded where etcd is used

@@ -86,6 +86,11 @@ void verbs_address(std::string_view bytes);
 void rendezvous(std::string_view bytes);
 void leader(std::string_view bytes);
 void leader_link(std::string_view bytes);
+// Stores
+void store_client(std::string_view bytes);
+void store_message(std::string_view bytes);
+/// Which request (1 byte), the HTTP status (1 byte), and the answer or a line of a watch.
+void etcd_answer(std::string_view bytes);
 // Transports
 void shm_channel(std::string_view bytes);
 void shm_control(std::string_view bytes);

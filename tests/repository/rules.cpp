@@ -30,16 +30,18 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
       {"base", {}},
       {"checkpoint", {"base"}},
       {"transport", {"include", "base"}},
+      {"cluster", {"include", "base", "transport"}},
       {"consistency", {"include"}},
       {"protocol", {"include", "base"}},
       {"server", {"include", "base", "checkpoint", "transport", "consistency", "protocol"}},
       {"worker", {"include", "base", "checkpoint", "transport", "consistency", "protocol"}},
       {"job", {"include", "base", "checkpoint", "transport", "consistency", "protocol", "server", "worker"}},
       {"apps",
-       {"include", "base", "checkpoint", "transport", "consistency", "protocol", "server", "worker", "job"}},
+       {"include", "base", "checkpoint", "transport", "cluster", "consistency", "protocol", "server",
+        "worker", "job"}},
       {"tests",
-       {"include", "base", "checkpoint", "transport", "consistency", "protocol", "server", "worker", "job",
-        "apps"}},
+       {"include", "base", "checkpoint", "transport", "cluster", "consistency", "protocol", "server",
+        "worker", "job", "apps"}},
   };
   return kAllowed;
 }
