@@ -80,7 +80,7 @@ class Reader {
   template <std::size_t count>
   void fill(std::array<std::byte, count>& to) {
     const std::string_view bytes = raw(count);
-    std::memcpy(to.data(), bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(to.data(), bytes.data(), bytes.size());
   }
   /// Stops at the first element that cannot be read, whatever count is announced.
   template <class Each>
