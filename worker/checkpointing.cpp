@@ -272,8 +272,12 @@ void Checkpointing::end(const absl::Status& status) {
   last_ = status;
   if (is_first() && status.ok()) {
     spdlog::info("checkpoint {}/ckpt-{} is written", options_.folder, clock_);
-    base_ = {
-        .folder = options_.folder, .clock = clock_, .increments = is_increment() ? base_.increments + 1 : 0};
+    // Otherwise the servers remember nothing to compare with.
+    const bool is_base = options_.increments > 0;
+    base_ = is_base ? Base{.folder = options_.folder,
+                           .clock = clock_,
+                           .increments = is_increment() ? base_.increments + 1 : 0}
+                    : Base{};
   } else if (is_first()) {
     spdlog::warn("no checkpoint of clock {} was written; training goes on: {}", clock_,
                  std::string(status.message()));

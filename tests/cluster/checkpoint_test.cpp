@@ -325,6 +325,9 @@ class IncrementTest : public CheckpointTest {
     RETURN_IF_ERROR(tables.moving.pull(KeyRange{0, kRows}, rows.moving));
     return rows;
   }
+  [[nodiscard]] bool has_all(std::int64_t clock) const {
+    return !absl::StrContains(contents(checkpoint(clock) + "/manifest.json"), "\"since\"");
+  }
   [[nodiscard]] std::uintmax_t bytes_of(std::int64_t clock) const {
     std::uintmax_t bytes = 0;
     for (const auto& entry : std::filesystem::directory_iterator(checkpoint(clock)))
@@ -393,13 +396,28 @@ TEST_F(IncrementTest, AFailedOneIsNothingToBuildUpon) {
     return absl::OkStatus();
   });
   ASSERT_TRUE(result.first_error().ok()) << result.first_error();
-  const auto has_all = [&](std::int64_t clock) {
-    return !absl::StrContains(contents(checkpoint(clock) + "/manifest.json"), "\"since\"");
-  };
   EXPECT_TRUE(has_all(1));
   EXPECT_FALSE(has_all(2));
   EXPECT_TRUE(has_all(4));
   EXPECT_FALSE(has_all(5));
+}
+
+/// Servers compare only with what they were told to remember.
+TEST_F(IncrementTest, OneThatIsNoBaseIsNothingToBuildUpon) {
+  const ClusterResult result = run_cluster({}, [&](Session& session) -> absl::Status {
+    auto tables = open(session);
+    if (!tables.ok()) return tables.status();
+    for (const std::uint32_t increments : {0U, 5U, 5U}) {
+      RETURN_IF_ERROR(push(session, *tables));
+      RETURN_IF_ERROR(session.checkpoint({.folder = folder(), .keep = 9, .increments = increments}, {}));
+      RETURN_IF_ERROR(session.finish_checkpoint());
+    }
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(result.first_error().ok()) << result.first_error();
+  EXPECT_TRUE(has_all(1));
+  EXPECT_TRUE(has_all(2));
+  EXPECT_FALSE(has_all(3));
 }
 
 /// One worker is in the barrier long before the other has pushed, and has moved rows.
