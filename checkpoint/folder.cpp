@@ -304,18 +304,32 @@ absl::StatusOr<Folder::Listing> Folder::list() const {
   return listing;
 }
 
+const Folder::Complete* Folder::Listing::base_of(const Complete& one) const {
+  if (!one.since) return nullptr;
+  // It is there: otherwise the increment would count as damaged.
+  return &*std::ranges::find(complete, *one.since, &Complete::clock);
+}
+
 absl::StatusOr<Folder::Newest> Folder::newest_valid() const {
   absl::StatusOr<Listing> listing = list();
   if (!listing.ok()) return listing.status();
   std::vector<Damaged> passed_over;
   const auto clock_of = [](const Damaged& damaged) { return parse_checkpoint_name(damaged.name)->clock; };
   auto damaged = listing->damaged.begin();
+  // By clock, of those that were read: several increments may build upon the same ones.
+  std::map<std::uint64_t, std::string> faults;
+  const auto fault_of = [&](const Complete& one) -> const std::string& {
+    const auto [known, is_new] = faults.try_emplace(one.clock);
+    for (const Damage& damage : is_new ? verify_alone(files_, one.path) : std::vector<Damage>())
+      known->second += (known->second.empty() ? "" : "; ") + to_string(damage);
+    return known->second;
+  };
   for (const Complete& complete : listing->complete) {
     for (; damaged != listing->damaged.end() && clock_of(*damaged) >= complete.clock; ++damaged)
       passed_over.push_back(*damaged);
     std::string reasons;
-    for (const Damage& damage : verify(files_, complete.path))
-      reasons += (reasons.empty() ? "" : "; ") + to_string(damage);
+    for (const Complete* at = &complete; at != nullptr && reasons.empty(); at = listing->base_of(*at))
+      reasons = fault_of(*at);
     if (reasons.empty()) {
       absl::StatusOr<Reader> reader = Reader::open(files_, complete.path);
       if (!reader.ok()) return reader.status();

@@ -91,6 +91,9 @@ class Folder {
     std::vector<Damaged> damaged;    ///< the newest first
     /// Names that do not count: .tmp, .gone, and .old beside a complete one.
     std::vector<std::string> unfinished;
+
+    /// What an increment among `complete` builds upon; nullptr: it is none.
+    [[nodiscard]] const Complete* base_of(const Complete& one) const;
   };
   /// Without reading data files: a flipped bit in one is not seen here, but by verify(). NOT_FOUND: no
   /// folder.

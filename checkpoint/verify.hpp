@@ -29,7 +29,8 @@ std::vector<Damage> verify(
     absl::FunctionRef<void(std::uint64_t bytes)> progress = [](std::uint64_t /*bytes*/) {});
 
 /// The same without reading what an increment builds upon, but for the manifests there.
-std::vector<Damage> verify_alone(FileSystem& files, const std::string& path,
-                                 absl::FunctionRef<void(std::uint64_t bytes)> progress);
+std::vector<Damage> verify_alone(
+    FileSystem& files, const std::string& path,
+    absl::FunctionRef<void(std::uint64_t bytes)> progress = [](std::uint64_t /*bytes*/) {});
 
 }  // namespace verbena::checkpoint

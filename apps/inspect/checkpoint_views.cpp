@@ -241,6 +241,17 @@ absl::StatusOr<std::vector<VerifiedCheckpoint>> verify_checkpoints(FileSystem& f
   if (!listing.ok()) return listing.status();
   for (const Folder::Complete& one : listing->complete)
     verified.push_back(verify_one(files, one.path, /*alone=*/true, progress));
+  // The oldest first, since each is of no use without all below it.
+  for (std::size_t i = verified.size(); i-- > 0;) {
+    const Folder::Complete* const base = listing->base_of(listing->complete[i]);
+    if (base == nullptr ||
+        verified[static_cast<std::size_t>(base - listing->complete.data())].damages.empty())
+      continue;
+    verified[i].damages.push_back({.path = verified[i].path,
+                                   .offset = 0,
+                                   .what = fmt::format("it builds upon {}, which is damaged", base->name),
+                                   .advice = "take an older checkpoint"});
+  }
   for (const Folder::Damaged& one : listing->damaged) {
     VerifiedCheckpoint& damaged = verified.emplace_back(
         verify_one(files, fmt::format("{}/{}", path, one.name), /*alone=*/true, progress));

@@ -165,6 +165,13 @@ TEST_F(CheckpointViewsTest, AnIncrementSaysWhatItNeeds) {
   EXPECT_THAT(to_text(*folder),
               MatchesRegex("[^\n]+\nckpt-30 +30 +since 20 +2[^\n]+\nckpt-20 +20 +all [^\n]+\n"));
   EXPECT_EQ(to_json(*folder)["checkpoints"][0]["since"], 20);
+
+  damage(folder_ + "/ckpt-20/server-0");
+  const auto verified = verify_checkpoints(files_, folder_, [](auto&&...) {});
+  ASSERT_TRUE(verified.ok()) << verified.status();
+  ASSERT_THAT(*verified, SizeIs(2));
+  ASSERT_THAT((*verified)[0].damages, SizeIs(1));
+  EXPECT_EQ((*verified)[0].damages[0].what, "it builds upon ckpt-20, which is damaged");
 }
 
 /// Whoever has written it.
