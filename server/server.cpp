@@ -162,8 +162,10 @@ bool Server::send() {
 bool Server::look_after(Peer& peer) {
   if (!peer.connection) return false;
   if (!peer.closed) peer.control.flush(*peer.connection);
-  if (!peer.is_there()) peer.announcements.clear();
-  if (const absl::Status status = announce(peer); !status.ok()) fail(status);
+  if (!peer.announcements.empty()) {
+    if (!peer.is_there()) peer.announcements.clear();
+    if (const absl::Status status = announce(peer); !status.ok()) fail(status);
+  }
   send_answers(peer);
   observers_.send(peer);
   bool worked = release_inbox(peer);
