@@ -96,8 +96,9 @@ struct TableOpened {
   Descriptor shard;
 };
 
-/// Server → worker: a region of one lane's part of a sparse table (sparse_memory.hpp), which the lane does
-/// not use before this is sent. Those that there are come before TableOpened. `number`: counts the regions of
+/// Server → worker: a region of one lane's part of a sparse table (sparse_memory.hpp). To a worker that reads
+/// its messages it is sent before the lane uses the region, to others as soon as they do; who finds something
+/// in a region that it has not heard of looks for news. Those that there are come before TableOpened. `number`: counts the regions of
 /// each kind from 0; of a directory, its depth.
 struct RegionAdded {
   std::uint32_t table = 0;

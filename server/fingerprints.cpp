@@ -42,7 +42,7 @@ Fingerprints::Changes Fingerprints::update(const SavedRows& rows) {
 
 void Fingerprints::update_in_order(const SavedRows& rows, Changes* changes) {
   const std::vector<checkpoint::Column> columns = rows.columns(0, rows.rows);
-  const std::uint64_t group = std::max<std::uint64_t>(kLeastBytes / rows.row_bytes(), 1);
+  const std::uint64_t group = (kLeastBytes + rows.row_bytes() - 1) / rows.row_bytes();
   const std::uint64_t groups = (rows.rows + group - 1) / group;
   const bool is_known = in_order_.size() == groups;
   in_order_.resize(groups);

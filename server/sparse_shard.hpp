@@ -40,8 +40,8 @@ class SparseShard final : public FixedShard {
     return {.rows = &parts_[lane]->rows(), .sparse = parts_[lane].get()};
   }
 
-  /// Carries out an order of one of its parts. The caller then announces the newest region to all workers
-  /// that have opened the table, before it says that the order is done.
+  /// Carries out an order of one of its parts. The caller then has the newest region announced to all
+  /// workers that have opened the table, and does not wait until they have heard of it.
   void allocate(RegionDesk::Order& order);
 
  private:
