@@ -172,8 +172,11 @@ absl::Status no_words_of_etcd(std::string_view said) {
 
 absl::Status error_of(std::uint64_t code, std::string message) {
   message = base::printable(message.substr(0, kShownBytes));
-  // With authentication switched on, who does not say who he is hears this.
-  if (message.find("user name is empty") != std::string::npos) code = kUnauthenticated;
+  // With authentication switched on, who does not say who he is hears this, and who has said it before users
+  // were changed.
+  for (const char* const text : {"user name is empty", "revision of auth store is old"}) {
+    if (message.find(text) != std::string::npos) code = kUnauthenticated;
+  }
   switch (code) {
     case kInvalidArgument:
     case kNotFound:

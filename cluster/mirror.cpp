@@ -15,6 +15,7 @@ Mirror::~Mirror() {
 void Mirror::poll(TimePoint now) {
   if (is_reading_ || now < next_read_) return;
   is_reading_ = true;
+  heard_.clear();
   asked_at_ = now;
   next_read_ = now + options_.read_interval;
   store_.get({.key = prefix_, .is_prefix = true}, now + options_.request_limit,
@@ -29,13 +30,13 @@ void Mirror::on_snapshot(const absl::StatusOr<Snapshot>& snapshot) {
     next_read_ = std::min(next_read_, asked_at_ + options_.request_limit + kShortestInterval);
     return;
   }
+  revision_ = snapshot->revision;
+  entries_.clear();
+  for (const Entry& each : snapshot->entries) entries_.emplace(each.key, each);
+  // What was heard before it was asked for, it has: gets are linearizable.
+  for (const Event& event : heard_) apply(event);
+  heard_.clear();
   current_at_ = asked_at_;
-  // Events may have come meanwhile that it does not have.
-  if (snapshot->revision >= revision_) {
-    revision_ = snapshot->revision;
-    entries_.clear();
-    for (const Entry& each : snapshot->entries) entries_.emplace(each.key, each);
-  }
   if (watch_) return;
   watch_ = store_.watch(prefix_, revision_ + 1, [this](const auto& events) { on_events(events); });
 }
@@ -49,12 +50,19 @@ void Mirror::on_events(const absl::StatusOr<std::vector<Event>>& events) {
   const Revision before = revision_;
   for (const Event& event : *events) {
     if (event.entry.modified <= before) continue;
-    revision_ = event.entry.modified;
-    if (event.is_delete) {
-      entries_.erase(event.entry.key);
-    } else {
-      entries_.insert_or_assign(event.entry.key, event.entry);
-    }
+    apply(event);
+    if (is_reading_) heard_.push_back(event);
+  }
+}
+
+void Mirror::apply(const Event& event) {
+  // One change may have several events.
+  if (event.entry.modified < revision_) return;
+  revision_ = event.entry.modified;
+  if (event.is_delete) {
+    entries_.erase(event.entry.key);
+  } else {
+    entries_.insert_or_assign(event.entry.key, event.entry);
   }
 }
 

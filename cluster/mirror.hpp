@@ -32,7 +32,8 @@ class Mirror {
   Mirror& operator=(const Mirror&) = delete;
 
   [[nodiscard]] const std::map<std::string, Entry>& entries() const { return entries_; }
-  /// Of which entries() is; 0: nothing has been read yet.
+  /// Of the newest change in entries(); 0: nothing has been read yet. Older ones may be missing, if they are
+  /// later than current_at().
   [[nodiscard]] Revision revision() const { return revision_; }
   /// entries() has all that had happened at this time, at least. TimePoint::min(): nothing has been read yet.
   [[nodiscard]] TimePoint current_at() const { return current_at_; }
@@ -46,6 +47,7 @@ class Mirror {
 
   void on_snapshot(const absl::StatusOr<Snapshot>& snapshot);
   void on_events(const absl::StatusOr<std::vector<Event>>& events);
+  void apply(const Event& event);
 
   Store& store_;
   const std::string prefix_;
@@ -54,6 +56,7 @@ class Mirror {
   Revision revision_ = 0;
   TimePoint current_at_ = TimePoint::min();
   bool is_reading_ = false;
+  std::vector<Event> heard_;  ///< while it reads: what is read may be older
   TimePoint asked_at_ = TimePoint::min();
   TimePoint next_read_ = TimePoint::min();
   std::optional<Store::WatchId> watch_;

@@ -178,7 +178,7 @@ void Store::give_up_late(TimePoint now) {
     if (late.deadline > now) continue;
     const std::string why = trouble_.empty() ? "" : fmt::format(": {}", trouble_);
     on_given_up(number);
-    if (!late.is_asked) {
+    if (!late.is_asked && !late.may_have_happened) {
       finish(number, absl::UnavailableError(fmt::format("the store cannot be reached{}", why)));
     } else if (may_repeat(late.request)) {
       finish(number, absl::DeadlineExceededError(fmt::format("the store has not answered in time{}", why)));
@@ -201,6 +201,8 @@ void Store::lose_answer(std::uint64_t request, std::string_view why) {
   const auto found = pending_.find(request);
   if (found == pending_.end()) return;
   if (may_repeat(found->second.request)) {
+    const bool only_looks = std::holds_alternative<KeyRange>(found->second.request);
+    found->second.may_have_happened |= found->second.is_asked && !only_looks;
     found->second.is_asked = false;
   } else if (found->second.is_asked) {
     finish(request,
@@ -235,8 +237,8 @@ void Store::tell(WatchId watch, absl::StatusOr<std::vector<Event>> events) {
 void Store::lose_all(std::string_view why) {
   for (auto each = pending_.begin(); each != pending_.end();) lose_answer((each++)->first, why);
   for (auto each = watches_.begin(); each != watches_.end();) {
-    const auto [id, watch] = *each++;
-    if (watch.is_asked) tell(id, absl::UnavailableError(fmt::format("the watch was cut: {}", why)));
+    const auto& [id, watch] = *each++;
+    if (watch.is_asked) tell(WatchId{id}, absl::UnavailableError(fmt::format("the watch was cut: {}", why)));
   }
 }
 

@@ -205,6 +205,7 @@ class Store {
     std::function<void(const absl::StatusOr<Answer>&)> done;
     /// The store may have heard of it. Implementations set it before the first byte goes out.
     bool is_asked = false;
+    bool may_have_happened = false;  ///< its answer was lost before
   };
   struct Watch {
     std::string prefix;

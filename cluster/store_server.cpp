@@ -74,6 +74,10 @@ void StoreServer::accept(TimePoint now) {
     const auto strangers = std::count_if(clients_.begin(), clients_.end(), is_stranger);
     const bool no_descriptor = !socket.valid() && (errno == EMFILE || errno == ENFILE);
     if (!socket.valid() && !no_descriptor) return;
+    if (socket.valid() && !is_of_this_user(socket)) {
+      refusals_.note(now, "it is of another user");
+      continue;
+    }
     if (static_cast<std::size_t>(strangers) >= kMostStrangers || (no_descriptor && strangers > 0)) {
       // The oldest: a process of the job proves itself at once.
       clients_.erase(std::find_if(clients_.begin(), clients_.end(), is_stranger));
@@ -90,7 +94,7 @@ void StoreServer::accept(TimePoint now) {
 }
 
 bool StoreServer::hear(Client& client, TimePoint now) {
-  if (!client.is_heard()) return client.stream.write();
+  if (!client.is_heard()) return true;
   // Of a stranger one frame: another limit holds for what comes after its proof.
   const bool open = client.stream.read(client.is_proved ? kMostClientFrameBytes : kMostStrangerFrameBytes,
                                        client.is_proved ? kEnoughReadBytes : 1, [&](std::string_view frame) {

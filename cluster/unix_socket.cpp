@@ -56,6 +56,12 @@ absl::StatusOr<base::FileDescriptor> listen_at_name(const std::string& name) {
   return absl::ErrnoToStatus(error, fmt::format("cannot listen as the store {}", name));
 }
 
+bool is_of_this_user(const base::FileDescriptor& accepted) {
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  return ::getsockopt(accepted.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == ::getuid();
+}
+
 absl::StatusOr<base::FileDescriptor> connect_to_name(const std::string& name) {
   const absl::StatusOr<Place> place = place_of(name);
   if (!place.ok()) return place.status();

@@ -20,6 +20,7 @@
 #include "absl/strings/escaping.h"
 #include "apps/launcher/leader.hpp"
 #include "tests/fuzz/target.hpp"
+#include "tests/loopback.hpp"
 
 namespace verbena::fuzz {
 namespace {
@@ -62,14 +63,6 @@ int tcp_socket(int flags) {
   return descriptor;
 }
 
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_port = htons(port);
-  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return place;
-}
-
 /// Reads all that has come. Returns false if the other end has closed.
 bool read_into(int descriptor, std::string& text) {
   std::array<char, 512> block{};
@@ -84,7 +77,7 @@ bool read_into(int descriptor, std::string& text) {
 class Caller {
  public:
   explicit Caller(std::uint16_t port) : descriptor_(tcp_socket(0)) {
-    const sockaddr_in place = loopback(port);
+    const sockaddr_in place = verbena::testing::loopback(port);
     require(::connect(descriptor_, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0,
             "the leader does not listen");
   }
@@ -229,7 +222,7 @@ class ToLeader {
 
 struct Listener {
   Listener() : descriptor(tcp_socket(SOCK_NONBLOCK)) {
-    sockaddr_in place = loopback(0);
+    sockaddr_in place = verbena::testing::loopback(0);
     socklen_t length = sizeof place;
     require(::bind(descriptor, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0 &&
                 ::listen(descriptor, 8) == 0 &&

@@ -1,5 +1,5 @@
-// What others say to a store and to those who use one: clients with and without the job's secret, a process
-// in the store's place, and what is taken for an etcd.
+// What others say to a store and to those who use one: clients with and without the job's secret, messages of
+// either side, and what is taken for an etcd.
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>

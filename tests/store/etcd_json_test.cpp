@@ -97,6 +97,8 @@ TEST(EtcdJsonTest, UnderstandsErrors) {
             absl::StatusCode::kUnavailable);
   EXPECT_EQ(code(kGet, 400, R"({"error":"etcdserver: user name is empty","code":3})"),
             absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(code(kGet, 400, R"({"error":"etcdserver: revision of auth store is old","code":3})"),
+            absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(code(kGet, 401, R"({"error":"etcdserver: invalid auth token","code":16})"),
             absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(code(kGet, 429, R"({"error":"etcdserver: too many requests","code":8})"),

@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "base/file_descriptor.hpp"
 #include "base/return_if_error.hpp"
+#include "tests/loopback.hpp"
 
 namespace verbena::cluster {
 namespace {
@@ -30,17 +31,9 @@ using nlohmann::json;
 constexpr auto kStartPatience = std::chrono::seconds(60);
 constexpr int kMostStarts = 3;  // another process may take a port that was found free
 
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_port = htons(port);
-  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return place;
-}
-
 std::uint16_t free_port() {
   const base::FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in place = loopback(0);
+  sockaddr_in place = verbena::testing::loopback(0);
   socklen_t length = sizeof place;
   ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place);
   ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&place), &length);
@@ -84,7 +77,7 @@ absl::StatusOr<std::string> http_post(std::uint16_t port, std::string_view path,
   const base::FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval limit = {.tv_sec = 5, .tv_usec = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  const sockaddr_in place = loopback(port);
+  const sockaddr_in place = verbena::testing::loopback(port);
   const std::string request = fmt::format(
       "POST {} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n{}", path, body.size(), body);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place) != 0 ||
@@ -213,10 +206,10 @@ void EtcdProcesses::kill(std::size_t member) {
   one.pid = -1;
 }
 void EtcdProcesses::stop(std::size_t member) const {
-  ::kill(members_[member].pid, SIGSTOP);
+  if (members_[member].pid > 0) ::kill(members_[member].pid, SIGSTOP);
 }
 void EtcdProcesses::go_on(std::size_t member) const {
-  ::kill(members_[member].pid, SIGCONT);
+  if (members_[member].pid > 0) ::kill(members_[member].pid, SIGCONT);
 }
 
 absl::Status EtcdProcesses::compact(std::uint64_t revision) const {

@@ -12,15 +12,14 @@
 #include <utility>
 
 #include "base/decimal.hpp"
+#include "tests/loopback.hpp"
 
 namespace verbena::cluster {
 
 FakeEtcd::FakeEtcd(Answer answer)
     : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       answer_(std::move(answer)) {
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_in place = verbena::testing::loopback(0);
   socklen_t length = sizeof place;
   EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place), 0);
   EXPECT_EQ(::listen(listener_.get(), 64), 0);

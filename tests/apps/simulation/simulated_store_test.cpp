@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -126,7 +128,7 @@ Outcome run(std::uint64_t seed) {
                                  .lease_drift = 0.05});
   SimulatedStore follower(service);
   driver.add(follower);
-  Mirror mirror(follower, "/t/");
+  Mirror mirror(follower, "/t/", {.read_interval = milliseconds(5)});  // so that reads meet events
   time.mirrors.push_back(&mirror);
   std::vector<std::unique_ptr<SimulatedStore>> stores;
   std::vector<std::unique_ptr<Adder>> adders;
@@ -136,10 +138,21 @@ Outcome run(std::uint64_t seed) {
     adders.push_back(std::make_unique<Adder>(*stores.back(), time, i, kAdditions));
   }
   Revision seen = 0;
+  std::map<TimePoint, Snapshot> changed;
   TimePoint next_trouble = time.now() + milliseconds(50 + seed % 100);
   driver.run_until([&] {
     EXPECT_GE(mirror.revision(), seen) << "seed " << seed;
     seen = mirror.revision();
+    changed.try_emplace(time.now(), std::get<Snapshot>(*service.state().execute(
+                                        cluster::KeyRange{.key = "/t/", .is_prefix = true}, time.now())));
+    // What had happened when it says that it is current, it has.
+    if (const auto later = changed.lower_bound(mirror.current_at()); later != changed.begin()) {
+      for (const Entry& each : std::prev(later)->second.entries) {
+        const auto known = mirror.entries().find(each.key);
+        EXPECT_TRUE(known != mirror.entries().end() && known->second.modified >= each.modified)
+            << "seed " << seed << ": " << each.key;
+      }
+    }
     if (time.now() >= next_trouble) {
       service.set_available(!service.is_available(), time.now());
       next_trouble = time.now() + milliseconds(service.is_available() ? 1000 : 300);
