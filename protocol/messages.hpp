@@ -98,8 +98,8 @@ struct TableOpened {
 
 /// Server → worker: a region of one lane's part of a sparse table (sparse_memory.hpp). To a worker that reads
 /// its messages it is sent before the lane uses the region, to others as soon as they do; who finds something
-/// in a region that it has not heard of looks for news. Those that there are come before TableOpened. `number`: counts the regions of
-/// each kind from 0; of a directory, its depth.
+/// in a region that it has not heard of looks for news. Those that there are come before TableOpened.
+/// `number`: counts the regions of each kind from 0; of a directory, its depth.
 struct RegionAdded {
   std::uint32_t table = 0;
   std::uint32_t lane = 0;

@@ -560,7 +560,11 @@ absl::Status SessionCore::send_place(ServerLink& link, std::span<const std::byte
                                      const transport::MemoryRegion& region) {
   const absl::StatusOr<transport::RemoteDescriptor> granted = link.connection->grant(region);
   if (!granted.ok()) {
-    if (link.connection->status().ok()) fail(granted.status());
+    // A server takes grants whenever it polls: whoever does not for so long is no reason to wait.
+    const bool has_no_room = absl::IsAborted(granted.status());
+    const absl::Status why =
+        has_no_room ? absl::ResourceExhaustedError(granted.status().message()) : granted.status();
+    if (link.connection->status().ok()) fail(why);
     poll();  // why the connection has ended comes as an event
     return status_;
   }

@@ -217,8 +217,8 @@ struct CheckpointOptions {
   std::uint64_t keep = 2;
   /// So many checkpoints, one after the other, hold only the rows that have changed since the one before,
   /// with which they are read; then comes one with all rows again. It saves bytes where few rows change from
-  /// one to the next. Servers then keep 8 bytes for every 64 bytes of a table's rows; of a sparse table, or one
-  /// whose rows move, 20 to 40 for each row. 0: all checkpoints hold all rows.
+  /// one to the next. Servers then keep 8 bytes for every 64 bytes of a table's rows; of a sparse table, or
+  /// one whose rows move, 20 to 40 for each row. 0: all checkpoints hold all rows.
   std::uint32_t increments = 0;
   /// What is to be known when the run is resumed, by name: read_checkpoint() returns it.
   std::map<std::string, std::string> notes = {};
