@@ -17,7 +17,7 @@ install(EXPORT verbena-targets NAMESPACE verbena:: DESTINATION ${package_directo
 
 add_library(verbena_static INTERFACE)
 target_link_libraries(verbena_static INTERFACE verbena_job)
-foreach(library base checkpoint transport consistency protocol server worker job static)
+foreach(library base checkpoint transport cluster consistency protocol server worker job static)
   set_target_properties(verbena_${library} PROPERTIES EXPORT_NAME ${library})
   target_compile_features(verbena_${library} INTERFACE cxx_std_20)
   install(TARGETS verbena_${library} EXPORT verbena-static-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

@@ -1,5 +1,5 @@
 # libverbena.so: all that a program of a user's own needs, behind the symbols of the public headers alone.
-foreach(library base checkpoint transport consistency protocol server worker job)
+foreach(library base checkpoint transport cluster consistency protocol server worker job)
   list(APPEND objects $<TARGET_OBJECTS:verbena_${library}>)
 endforeach()
 add_library(verbena_shared SHARED ${objects})

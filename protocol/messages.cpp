@@ -30,7 +30,10 @@ enum class ControlKind : std::uint32_t {
   kInspect,
   kInspected,
   kSaveRows,
-  kPartSaved
+  kPartSaved,
+  kFollow,
+  kFollowed,
+  kAdopted
 };
 
 constexpr std::size_t words_of(std::uint32_t bits) {
@@ -198,9 +201,11 @@ struct Encoder {
   std::string operator()(const Hello& hello) const {
     Writer out(ControlKind::kHello);
     for (const std::uint32_t value :
-         {hello.worker, hello.workers, hello.pid, hello.server, hello.servers, hello.node, hello.placement}) {
+         {hello.worker, hello.workers, hello.pid, hello.server, hello.servers, hello.node}) {
       out.u32(value);
     }
+    out.u64(hello.configuration);
+    out.u32(hello.is_back ? 1 : 0);
     out.u64(hello.inbox_bytes);
     out.descriptor(hello.push_ring);
     out.descriptor(hello.inbox_credit);
@@ -216,6 +221,30 @@ struct Encoder {
     out.descriptor(welcome.heartbeat);
     out.descriptor(welcome.clock_board);
     out.u32(welcome.reads_in_place ? 1 : 0);
+    out.u64(welcome.messages);
+    return out.take();
+  }
+  std::string operator()(const Follow& follow) const {
+    Writer out(ControlKind::kFollow);
+    for (const std::uint32_t value :
+         {follow.pid, follow.server, follow.servers, follow.workers, follow.lanes}) {
+      out.u32(value);
+    }
+    out.u64(follow.configuration);
+    out.u64(follow.records);
+    out.descriptor(follow.log_ring);
+    out.descriptor(follow.heartbeat);
+    return out.take();
+  }
+  std::string operator()(const Followed& followed) const {
+    Writer out(ControlKind::kFollowed);
+    out.u32(followed.pid);
+    out.descriptor(followed.log_credit);
+    return out.take();
+  }
+  std::string operator()(const Adopted& adopted) const {
+    Writer out(ControlKind::kAdopted);
+    out.u64(adopted.configuration);
     return out.take();
   }
   std::string operator()(const OpenTable& open) const {
@@ -340,7 +369,8 @@ Hello read_hello(Reader& in) {
   hello.server = in.u32();
   hello.servers = in.u32();
   hello.node = in.u32();
-  hello.placement = in.u32();
+  hello.configuration = in.u64();
+  hello.is_back = in.flag();
   hello.inbox_bytes = in.u64();
   hello.push_ring = in.descriptor();
   hello.inbox_credit = in.descriptor();
@@ -357,7 +387,29 @@ Welcome read_welcome(Reader& in) {
   welcome.heartbeat = in.descriptor();
   welcome.clock_board = in.descriptor();
   welcome.reads_in_place = in.flag();
+  welcome.messages = in.u64();
   return welcome;
+}
+
+Follow read_follow(Reader& in) {
+  Follow follow;
+  follow.pid = in.u32();
+  follow.server = in.u32();
+  follow.servers = in.u32();
+  follow.workers = in.u32();
+  follow.lanes = in.u32();
+  follow.configuration = in.u64();
+  follow.records = in.u64();
+  follow.log_ring = in.descriptor();
+  follow.heartbeat = in.descriptor();
+  return follow;
+}
+
+Followed read_followed(Reader& in) {
+  Followed followed;
+  followed.pid = in.u32();
+  followed.log_credit = in.descriptor();
+  return followed;
 }
 
 OpenTable read_open_table(Reader& in) {
@@ -515,6 +567,12 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
       return read_save_rows(in);
     case ControlKind::kPartSaved:
       return read_part_saved(in);
+    case ControlKind::kFollow:
+      return read_follow(in);
+    case ControlKind::kFollowed:
+      return read_followed(in);
+    case ControlKind::kAdopted:
+      return Adopted{in.u64()};
   }
   return absl::InvalidArgumentError(
       fmt::format("control message of unknown kind {}", static_cast<std::uint32_t>(kind)));
@@ -561,6 +619,11 @@ absl::Status check(const ControlMessage& message) {
       return absl::InvalidArgumentError(
           fmt::format("hello of worker {} of {} to server {} of {}, its node being {}", hello->worker,
                       hello->workers, hello->server, hello->servers, hello->node));
+    }
+  } else if (const auto* follow = std::get_if<Follow>(&message)) {
+    if (follow->server >= follow->servers) {
+      return absl::InvalidArgumentError(
+          fmt::format("a copy of server {} of {}", follow->server, follow->servers));
     }
   } else if (const auto* welcome = std::get_if<Welcome>(&message)) {
     if (welcome->lanes == 0 || welcome->lanes > kMaxLanes) {
@@ -639,7 +702,7 @@ absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
   message.payload = bytes.subspan(sizeof message.header);
   const auto kind = static_cast<std::uint32_t>(message.header.kind);
   if (kind < static_cast<std::uint32_t>(BulkKind::kUpdates) ||
-      kind > static_cast<std::uint32_t>(BulkKind::kHeard)) {
+      kind > static_cast<std::uint32_t>(BulkKind::kLook)) {
     return absl::InvalidArgumentError(fmt::format("bulk message of unknown kind {}", kind));
   }
   return message;

@@ -35,7 +35,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 22;
+constexpr std::uint32_t kVersion = 23;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -69,12 +69,15 @@ struct Hello {
   std::uint32_t pid = 0;
   std::uint32_t server = 0;  ///< the rank of the server that the worker believes it talks to
   std::uint32_t servers = 0;
-  std::uint32_t node = 0;                              ///< the rank of the server that is the worker's own
-  std::uint32_t placement = Placement::kFirstVersion;  ///< the version that it goes by
-  std::uint64_t inbox_bytes = 0;                       ///< how large an inbox the worker asks for
-  Descriptor push_ring;                                ///< in the worker's memory
-  Descriptor inbox_credit;                             ///< in the worker's memory
-  Descriptor heartbeat;                                ///< in the worker's memory
+  std::uint32_t node = 0;           ///< the rank of the server that is the worker's own
+  std::uint64_t configuration = 1;  ///< the number of the one that it goes by (cluster/configuration.hpp)
+  /// It was a worker of this server before, in an earlier configuration, and will say again what its Welcome
+  /// does not count.
+  bool is_back = false;
+  std::uint64_t inbox_bytes = 0;  ///< how large an inbox the worker asks for
+  Descriptor push_ring;           ///< in the worker's memory
+  Descriptor inbox_credit;        ///< in the worker's memory
+  Descriptor heartbeat;           ///< in the worker's memory
 };
 
 /// Server → worker, the answer to Hello.
@@ -86,6 +89,32 @@ struct Welcome {
   Descriptor heartbeat;         ///< in the server's memory
   Descriptor clock_board;       ///< a ClockBoard in the memory of server 0; zeros from all other servers
   bool reads_in_place = false;  ///< the server can map what the worker grants it, see BulkKind::kElsewhere
+  std::uint64_t messages = 0;   ///< how many is_logged() messages of the worker the server has
+};
+
+/// Server → the one before it in its chain, first: it wants to follow, that is, to have the log.
+struct Follow {
+  std::uint32_t pid = 0;
+  std::uint32_t server = 0;  ///< the rank of both
+  std::uint32_t servers = 0;
+  std::uint32_t workers = 0;
+  std::uint32_t lanes = 0;
+  std::uint64_t configuration = 0;
+  std::uint64_t records = 0;  ///< of the log, that it has
+  Descriptor log_ring;        ///< in its memory; for records of the log (log_record.hpp)
+  Descriptor heartbeat;       ///< in its memory
+};
+
+/// Worker → server, after Hello::is_back: it has said again all that the server did not have, and knows where
+/// the tables are. From now on it can be told something.
+struct Adopted {
+  std::uint64_t configuration = 0;
+};
+
+/// The answer to Follow.
+struct Followed {
+  std::uint32_t pid = 0;
+  Descriptor log_credit;  ///< in the memory of the one that is followed
 };
 
 /// Server → worker, the answer to OpenTable.
@@ -324,9 +353,10 @@ constexpr std::size_t kMaxInspectedWords = 448;
 /// records and one more, an install for one.
 constexpr std::size_t kMaxOpenRequests = 65536;
 
-using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration,
-                                    KeyRequests, KeyAnswers, PushAnswer, InstallAnswer, RegionAdded, Observe,
-                                    Observed, Describe, Inspect, Inspected, SaveRows, PartSaved>;
+using ControlMessage =
+    std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration, KeyRequests,
+                 KeyAnswers, PushAnswer, InstallAnswer, RegionAdded, Observe, Observed, Describe, Inspect,
+                 Inspected, SaveRows, PartSaved, Follow, Followed, Adopted>;
 
 /// Whether only observers send such messages.
 inline bool comes_from_observer(const ControlMessage& message) {
@@ -361,11 +391,11 @@ enum class BulkKind : std::uint32_t {
   /// in the worker's memory and was granted to the server. It stays as it is until it is applied. Only to
   /// servers that can map it (Welcome::reads_in_place).
   kElsewhere = 9,
-  /// worker → server: a call of a server function for rows of `table` in `lane`, made at clock `clock`; its
-  /// `count` keys, or, if there are none, its range (server_function.hpp).
+  /// worker → server: a call of a server function, one that changes rows, for rows of `table` in `lane`, made
+  /// at clock `clock`; its `count` keys, or, if there are none, its range (server_function.hpp).
   kCall = 10,
-  /// server → worker: a piece of the answer to a kCall, `count` words. `clock`, `applied` and `subscriptions`
-  /// as in a kRows without rows.
+  /// server → worker: a piece of the answer to a kCall or kLook, `count` words. `clock`, `applied` and
+  /// `subscriptions` as in a kRows without rows.
   kResult = 11,
   /// worker → server: as kUpdates or kUpdatesAhead, `count` updates in fewer bytes (packed_updates.hpp).
   kPackedUpdates = 12,
@@ -375,7 +405,19 @@ enum class BulkKind : std::uint32_t {
   /// worker → server: it knows of as many words as `applied` says, of all kGone of `lane`, and looks for
   /// nothing any more where these rows and segments were.
   kHeard = 14,
+  /// As kCall, of a function that changes no rows: whoever does not get its answer may ask again.
+  kLook = 15,
 };
+
+/// Whether messages of this kind change what a server has. The copies of a server get them, too, and a worker
+/// keeps them until they have.
+constexpr bool is_logged(BulkKind kind) {
+  return kind == BulkKind::kUpdates || kind == BulkKind::kUpdatesAhead || kind == BulkKind::kPackedUpdates ||
+         kind == BulkKind::kClock || kind == BulkKind::kCall;
+}
+constexpr bool is_call(BulkKind kind) {
+  return kind == BulkKind::kCall || kind == BulkKind::kLook;
+}
 
 /// Whether updates are in the message, in whatever form.
 constexpr bool has_updates(BulkKind kind) {

@@ -1,10 +1,10 @@
 // Which server, and which of its lanes, has which part of which table. Nothing else in a server or a worker
 // knows how tables are divided.
 //
-// Today a placement is constant: a dense table is divided into one range of keys for each server, and each of
-// these into one for each lane, as equal as can be; a sparse table so by its keys' hashes. Its version is the
-// seam for placements that change while a job runs: a worker says in its hello which one it goes by, and a
-// server refuses another.
+// A placement is constant: a dense table is divided into one range of keys for each server, and each of these
+// into one for each lane, as equal as can be; a sparse table so by its keys' hashes. What changes while a job
+// runs is which process is a server of that rank: that is the configuration's affair
+// (cluster/configuration.hpp).
 #pragma once
 
 #include <cstdint>
@@ -71,12 +71,9 @@ class SparsePlacement {
 /// Of a job. A value; thread-safe.
 class Placement {
  public:
-  static constexpr std::uint32_t kFirstVersion = 1;
-
   /// REQUIRES: servers > 0
   constexpr explicit Placement(std::uint32_t servers) : servers_(servers) {}
 
-  [[nodiscard]] constexpr std::uint32_t version() const { return kFirstVersion; }
   [[nodiscard]] constexpr std::uint32_t servers() const { return servers_; }
   [[nodiscard]] constexpr TablePlacement table(std::uint64_t rows) const { return {rows, servers_}; }
   [[nodiscard]] constexpr SparsePlacement sparse() const { return SparsePlacement(servers_); }

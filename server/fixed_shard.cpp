@@ -18,7 +18,7 @@ namespace verbena::server {
 absl::Status FixedShard::on_bulk(const Sender& sender, const protocol::BulkMessage& message,
                                  InboxMessage& inbox, ShardHost& host) {
   const protocol::BulkHeader& header = message.header;
-  if (header.kind == protocol::BulkKind::kCall) return on_call(sender, message, host);
+  if (protocol::is_call(header.kind)) return on_call(sender, message, host);
   LaneTask task{.worker = sender.worker.rank, .message = message, .inbox = &inbox};
   absl::Status status;
   if (protocol::has_updates(header.kind)) {
@@ -115,6 +115,10 @@ absl::Status FixedShard::on_call(const Sender& sender, const protocol::BulkMessa
   if (!call.ok()) return call.status();
   RETURN_IF_ERROR(host.begin_call(header.lane, sender.worker.rank));
   const absl::StatusOr<protocol::BoundFunction> function = find_function(call->text, call->numbers_a_key);
+  if (function.ok() && function->changes_rows() != (header.kind == protocol::BulkKind::kCall)) {
+    return absl::InvalidArgumentError(fmt::format("calls \"{}\" as a function that {} rows", call->text,
+                                                  function->changes_rows() ? "changes no" : "changes"));
+  }
   host.enqueue(header.lane,
                {.kind = LaneTask::Kind::kCall,
                 .worker = sender.worker.rank,

@@ -26,7 +26,7 @@ class GoneLog {
     std::uint64_t number = 0;  ///< of the row or segment
   };
 
-  explicit GoneLog(std::uint32_t workers) : told_(workers, 0), heard_(workers, 0) {}
+  explicit GoneLog(std::uint32_t workers) : told_(workers, 0), heard_(workers, 0), begun_(workers, 0) {}
 
   void add(const Entry& entry) { entries_.push_back(entry); }
   [[nodiscard]] std::uint64_t end() const { return begin_ + entries_.size(); }
@@ -45,7 +45,16 @@ class GoneLog {
   /// The worker says that it has heard all entries before the position. It cannot have heard more than it was
   /// told.
   void hear(std::uint32_t worker, std::uint64_t position) {
-    heard_[worker] = std::max(heard_[worker], std::min(position, told_[worker]));
+    heard_[worker] = std::max(heard_[worker], std::min(begun_[worker] + position, told_[worker]));
+  }
+  /// Another copy of this log has told the worker of all entries before the position.
+  void told_elsewhere(std::uint32_t worker, std::uint64_t position) {
+    told_[worker] = std::max(told_[worker], std::min(begun_[worker] + position, end()));
+  }
+  /// The worker has forgotten all that it has ever read: from now on it counts from here.
+  void begin_anew(std::uint32_t worker) {
+    if (told_[worker] == UINT64_MAX) return;
+    begun_[worker] = told_[worker] = heard_[worker] = end();
   }
   /// The worker is not there any more.
   void leave(std::uint32_t worker) { told_[worker] = heard_[worker] = UINT64_MAX; }
@@ -67,6 +76,7 @@ class GoneLog {
   // By worker; positions in the log.
   std::vector<std::uint64_t> told_;
   std::vector<std::uint64_t> heard_;
+  std::vector<std::uint64_t> begun_;  ///< where it begins to count
 };
 
 }  // namespace verbena::server

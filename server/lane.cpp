@@ -123,8 +123,15 @@ void Lane::run(const LaneTask& task) {
       call(task);
       break;
     case LaneTask::Kind::kHeard:
+      if (follows_) gone_.told_elsewhere(task.worker, task.heard);
       gone_.hear(task.worker, task.heard);
       free_gone();
+      break;
+    case LaneTask::Kind::kBack:
+      take_back(workers_[task.worker]);
+      break;
+    case LaneTask::Kind::kServe:
+      follows_ = false;
       break;
     case LaneTask::Kind::kResume:
       resume(task.clock);
@@ -524,9 +531,9 @@ bool Lane::tell_gone(Worker& worker) {
 
 // ---- calls of server functions
 
-bool Lane::may_call(std::uint32_t worker) {
+bool Lane::may_call(std::uint32_t worker, std::uint32_t most) {
   std::atomic<std::uint32_t>& open = workers_[worker].open_calls;
-  if (open.load(std::memory_order_relaxed) == protocol::kMaxOpenCalls) return false;
+  if (open.load(std::memory_order_relaxed) >= most) return false;
   open.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -610,6 +617,11 @@ void Lane::end_call(std::shared_ptr<FunctionRun> run) {
   if (run->worker() == kNoWorker) return inspected_.push(std::move(run));
   Worker& worker = workers_[run->worker()];
   worker.results.push_back(std::move(run));
+  if (follows_ && worker.results.size() > protocol::kMaxOpenCalls) {
+    // Somebody else has told it: no worker waits for more than these.
+    worker.results.pop_front();
+    worker.open_calls.fetch_sub(1, std::memory_order_relaxed);
+  }
   list(worker);
 }
 
@@ -764,6 +776,19 @@ void Lane::subscribe(const LaneTask& task) {
       add_dirty(workers_[task.worker], {table.shard->table.table, *row, kNothingYet});
     }
   }
+}
+
+/// It was told of clocks, updates and results by the copy that has served it before, and will be told of all
+/// that this lane knows.
+void Lane::take_back(Worker& worker) {
+  worker.subscriptions = 0;
+  gone_.begin_anew(worker.rank);
+  free_gone();
+  // It caches nothing that could be older.
+  worker.told = clocks_.min();
+  worker.latest = worker.next = {worker.told, worker.dirty_sent};
+  worker.news = true;
+  list(worker);
 }
 
 void Lane::finish_clock(std::uint32_t worker, consistency::Clock clock,

@@ -91,7 +91,19 @@ struct CheckpointTask {
 
 struct LaneTask {
   /// kSubscribe: also stands for unsubscribe; the message says which. kResume: all workers are at `clock`.
-  enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock, kCall, kHeard, kResume, kCheckpoint };
+  /// kBack: the worker has heard nothing of this lane, and subscribes to nothing. kServe: workers come.
+  enum class Kind : std::uint8_t {
+    kOpen,
+    kUpdates,
+    kSubscribe,
+    kClock,
+    kCall,
+    kHeard,
+    kResume,
+    kCheckpoint,
+    kBack,
+    kServe
+  };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
   const FixedShard* shard = nullptr;         ///< kOpen
@@ -131,7 +143,11 @@ class Lane {
 
   /// The worker makes another call. False: it may not, before it has been told of others. Called by the
   /// thread that enqueues the worker's tasks, before that of the call.
-  [[nodiscard]] bool may_call(std::uint32_t worker);
+  /// `most`: that are under way.
+  [[nodiscard]] bool may_call(std::uint32_t worker, std::uint32_t most);
+  /// The lane is one of a copy of a server that follows another one: nobody hears of it. Until it is to serve
+  /// (LaneTask::Kind::kServe). Called before the first poll().
+  void follow() { follows_ = true; }
 
   [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }
   /// The lane could not do what it had to do, for lack of memory. It applies nothing more, and the job cannot
@@ -236,6 +252,7 @@ class Lane {
   void updates(const LaneTask& task);
   [[nodiscard]] HeldUpdates hold(const LaneTask& task);
   void subscribe(const LaneTask& task);
+  void take_back(Worker& worker);
   void finish_clock(std::uint32_t worker, consistency::Clock clock,
                     const consistency::ExampleCounts& examples);
   void apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker);
@@ -308,8 +325,9 @@ class Lane {
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
   std::vector<std::uint32_t> evicting_;  ///< those whose rows may go
-  std::shared_ptr<Cut> cut_;             ///< that is expected
-  std::unique_ptr<LaneLoad> load_;       ///< under way: no task is begun before it has ended
+  bool follows_ = false;
+  std::shared_ptr<Cut> cut_;        ///< that is expected
+  std::unique_ptr<LaneLoad> load_;  ///< under way: no task is begun before it has ended
   GoneLog gone_;
   std::uint64_t gone_told_ = 0;  ///< how many of its entries all workers are told of, or are to be
   Unpacking unpacking_;

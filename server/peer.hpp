@@ -1,4 +1,6 @@
-// A connection of a server: a worker's once it has said hello, or an observer's; a stranger's before that.
+// A connection of a server: a worker's once it has said hello, or an observer's, or another copy's; a
+// stranger's before that. A copy that follows another one has peers of all workers, without connections: what
+// they have said comes through the log.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include "server/answer_queue.hpp"
 #include "server/function_run.hpp"
 #include "server/lane.hpp"
+#include "server/log.hpp"
 #include "server/push_channel.hpp"
 #include "server/server_place.hpp"
 #include "server/table_shard.hpp"
@@ -61,13 +64,22 @@ struct Peer {
   std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first
   std::unique_ptr<PushChannel> pushes;
   AnswerQueue answers;
+  // Of a worker, in a job with copies of servers:
+  std::uint64_t messages = 0;            ///< is_logged() ones that count
+  bool has_come_back = false;            ///< it was a worker of another copy of this server before
+  bool has_adopted = false;              ///< and is one of this copy now
+  std::optional<protocol::Hello> hello;  ///< it goes by a configuration that this server has not heard of yet
+  // Or it is another copy of this server:
+  bool is_predecessor = false;     ///< this server follows it
+  std::unique_ptr<LogSender> log;  ///< it follows this server
   bool is_observer = false;
   std::shared_ptr<FunctionRun> inspection;  ///< what an observer has asked for; a lane has it until it ends
   bool has_inspected = false;               ///< it has ended, and the observer is to be told
 
   [[nodiscard]] bool is_worker() const { return worker != kNoWorker; }
   /// It can be told something.
-  [[nodiscard]] bool is_there() const { return !left && !closed; }
+  [[nodiscard]] bool is_there() const { return connection != nullptr && !left && !closed; }
+  [[nodiscard]] bool is_copy() const { return is_predecessor || log != nullptr; }
   /// There is something to do that no event will announce.
   [[nodiscard]] bool is_busy() const {
     const bool waits = !control.empty() || !announcements.empty() || !answers.empty() || !in_inbox.empty() ||
@@ -136,7 +148,9 @@ class Strangers {
   }
 
  private:
-  static bool is_one(const Peer* peer) { return !peer->is_worker() && !peer->is_observer && !peer->closed; }
+  static bool is_one(const Peer* peer) {
+    return !peer->is_worker() && !peer->is_observer && !peer->is_copy() && !peer->closed;
+  }
   void note_silent(const Peer& peer, transport::TimePoint now);
 
   const std::size_t most_;

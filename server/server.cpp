@@ -11,7 +11,9 @@
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/rules.hpp"
+#include "protocol/eviction.hpp"
 #include "protocol/server_function.hpp"
+#include "server/fixed_shard.hpp"
 #include "server/function_run.hpp"
 #include "server/sparse_shard.hpp"
 
@@ -25,6 +27,8 @@ constexpr auto kLockPatience = std::chrono::microseconds(20);
 constexpr auto kReaderPatience = std::chrono::milliseconds(1);
 /// How many polls with events come before the clock is read for the workers' heartbeats.
 constexpr std::uint32_t kPollsBeforeWatch = 256;
+/// For workers that have to be told that their goodbye was heard.
+constexpr auto kPartingPatience = std::chrono::seconds(2);
 // The weights can take all counts that the protocol lets through.
 static_assert(protocol::kMaxExamples == consistency::kMaxExamples);
 
@@ -37,7 +41,10 @@ absl::Status with_name(const std::string& name, const absl::Status& status) {
 }
 
 Sender sender_of(const Peer& peer) {
-  return {{peer.worker, peer.node}, peer.clock, protocol::max_bulk_bytes(peer.inbox->capacity_bytes())};
+  // What comes through the log has been checked by the copy that serves.
+  const std::size_t most =
+      peer.inbox ? protocol::max_bulk_bytes(peer.inbox->capacity_bytes()) : protocol::kMaxLoggedBytes;
+  return {{peer.worker, peer.node}, peer.clock, most};
 }
 
 }  // namespace
@@ -95,6 +102,19 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                .has_push_budget = options_.push_budget_mb_per_s > 0,
                .keys_of_segment = keys_of_segment}),
       workers_(options_.workers),
+      chain_(transport, options_, lanes_of(options_), workers_,
+             {.reply = [this](Peer& peer, const protocol::ControlMessage& message) { reply(peer, message); },
+              .add_peer = [this](auto connection) -> Peer& { return add_peer(std::move(connection)); },
+              .drop =
+                  [this](Peer& peer) {
+                    peer.closed = true;
+                    to_do_.add(peer);
+                  },
+              .grant_heartbeat =
+                  [this](transport::Connection& connection) { return heartbeat_->grant(connection); },
+              .go_by = [this](const LogRecord& record) { return go_by(record); },
+              .serve = [this] { serve(); },
+              .fail = [this](const absl::Status& status) { fail(status); }}),
       saving_(
           {.server = options_.rank,
            .lanes = lanes_of(options_),
@@ -112,6 +132,11 @@ Server::Server(transport::Transport& transport, ServerOptions options,
     budgets.push_back(&push_budgets_.emplace_back(options_.push_budget_mb_per_s * 1e6, transport.now()));
   for (std::uint32_t lane = 0; lane < lanes_of(options_); ++lane) {
     lanes_.push_back(std::make_unique<Lane>(lane, options_.workers, budgets));
+    if (!chain_.serves()) lanes_.back()->follow();
+  }
+  for (std::uint32_t worker = 0; chain_.is_replicated() && worker < options_.workers; ++worker) {
+    workers_[worker] = peers_.emplace_back(std::make_unique<Peer>()).get();
+    workers_[worker]->worker = worker;
   }
 }
 
@@ -120,10 +145,19 @@ Server::~Server() = default;
 bool Server::finished() const {
   const auto gone = [](const std::unique_ptr<Peer>& peer) { return !peer->is_worker() || !peer->connection; };
   if (!status_.ok()) return std::all_of(peers_.begin(), peers_.end(), gone);
+  if (!chain_.serves()) return chain_.is_dismissed();
   const auto has_goodbye = [](const std::unique_ptr<Peer>& peer) {
-    return !peer->is_worker() || !peer->connection || peer->control.empty();
+    return !(peer->is_worker() || peer->is_copy()) || !peer->connection || peer->control.empty();
   };
-  return left_ == options_.workers && std::all_of(peers_.begin(), peers_.end(), has_goodbye);
+  return left_ == options_.workers && std::all_of(peers_.begin(), peers_.end(), has_goodbye) &&
+         !waits_for_partings();
+}
+
+/// Workers whose goodbye was heard by the copy that served before this one may not have been answered.
+bool Server::waits_for_partings() const {
+  if (transport_.now() > serves_since_ + kPartingPatience) return false;
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const Peer* worker) { return worker->messages > 0 && !worker->has_welcome; });
 }
 
 bool Server::receive() {
@@ -133,6 +167,10 @@ bool Server::receive() {
   for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   bool worked = count > 0 || !heeding_.empty();
   take_intents();
+  if (chain_.is_replicated()) {
+    worked |= chain_.poll();
+    take_waiting();
+  }
   strangers_.part(transport_, [&](Peer& peer) { to_do_.add(peer); });
   if (!push_budgets_.empty()) refill_budgets();
   if (count == 0 || --polls_before_watch_ == 0) watch_workers();
@@ -154,6 +192,7 @@ bool Server::send() {
     strangers_.forget_dropped();
     observers_.forget_dropped();
     to_do_.forget_dropped();
+    std::erase_if(waiting_, [](const Peer* peer) { return !peer->connection; });
     std::erase_if(peers_, [](const auto& peer) { return !peer->is_worker() && !peer->connection; });
   }
   return worked;
@@ -173,14 +212,17 @@ bool Server::look_after(Peer& peer) {
   return drop_if_closed(peer) || worked;
 }
 
+Peer& Server::add_peer(std::unique_ptr<transport::Connection> connection) {
+  Peer& peer = *peers_.emplace_back(std::make_unique<Peer>());
+  connection->user_data = reinterpret_cast<std::uintptr_t>(&peer);
+  peer.connection = std::move(connection);
+  return peer;
+}
+
 void Server::on_event(const transport::Event& event) {
   if (event.kind == transport::Event::Kind::kAccepted) {
     while (std::unique_ptr<transport::Connection> connection = transport_.take_accepted()) {
-      auto peer = std::make_unique<Peer>();
-      connection->user_data = reinterpret_cast<std::uintptr_t>(peer.get());
-      peer->connection = std::move(connection);
-      strangers_.add(*peer, transport_.now());
-      peers_.push_back(std::move(peer));
+      strangers_.add(add_peer(std::move(connection)), transport_.now());
     }
     return;
   }
@@ -200,6 +242,7 @@ void Server::on_event(const transport::Event& event) {
     case transport::Event::Kind::kCompletion:
       if (peer.watch && peer.watch->on_completion(event)) break;
       if (peer.pushes && peer.pushes->is_connected()) peer.pushes->ring().on_completion(event);
+      if (peer.log) peer.log->ring().on_completion(event);
       break;
     case transport::Event::Kind::kDisconnected:
       on_disconnected(peer);
@@ -211,9 +254,12 @@ void Server::on_event(const transport::Event& event) {
 }
 
 /// A worker that says something after its hello has the welcome. Before, lanes must not push to it: what they
-/// push can overtake the welcome, without which it cannot be read.
+/// push can overtake the welcome, without which it cannot be read. One that is back still reads what the copy
+/// before this one had, until it says that it has adopted this one: clocks told before would promise too
+/// much.
 void Server::hear(Peer& peer) {
-  if (!peer.is_worker() || std::exchange(peer.has_welcome, true)) return;
+  if (!peer.is_worker() || (peer.has_come_back && !peer.has_adopted) || std::exchange(peer.has_welcome, true))
+    return;
   peer.pushes->give_buffers_to(lanes_, peer.worker);
 }
 
@@ -226,18 +272,27 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       status = on_hello(peer, *hello);
     } else if (protocol::comes_from_observer(*message)) {
       status = status_.ok() ? observers_.on_message(peer, *message, [this] { return observed(); }) : status_;
-    } else if (!peer.is_worker() && std::holds_alternative<protocol::Failed>(*message)) {
-      // It was refused and takes its leave.
+    } else if (const auto* follow = std::get_if<protocol::Follow>(&*message)) {
+      status = status_.ok() ? chain_.on_follow(peer, *follow) : status_;
+    } else if (const auto* followed = std::get_if<protocol::Followed>(&*message)) {
+      status = chain_.on_followed(peer, *followed);
+    } else if (const auto* ended = std::get_if<protocol::Failed>(&*message); ended && !peer.is_worker()) {
+      // It was refused and takes its leave, or the job has ended where this server follows.
+      if (peer.is_predecessor && chain_.ends_with(peer)) fail(absl::AbortedError(ended->reason));
+    } else if (peer.is_copy() && std::holds_alternative<protocol::Goodbye>(*message)) {
+      chain_.on_goodbye(peer);
     } else if (!peer.is_worker()) {
       status = absl::FailedPreconditionError("spoke before its hello");
+    } else if (std::holds_alternative<protocol::Adopted>(*message)) {
+      if (!peer.has_come_back) status = absl::FailedPreconditionError("has adopted nothing");
+      peer.has_adopted = true;
+      hear(peer);
     } else if (peer.left) {
-      status = absl::FailedPreconditionError("spoke after its goodbye");
-    } else if (const auto* open = std::get_if<protocol::OpenTable>(&*message)) {
-      status = on_open_table(peer, *open);
-    } else if (std::holds_alternative<protocol::Goodbye>(*message)) {
-      on_goodbye(peer);
-    } else if (const auto* end = std::get_if<protocol::EndIteration>(&*message)) {
-      status = on_end_iteration(peer, end->clock);
+      // One that was back may not know that its goodbye was heard.
+      if (!peer.has_come_back || !std::holds_alternative<protocol::Goodbye>(*message))
+        status = absl::FailedPreconditionError("spoke after its goodbye");
+    } else if (is_logged(*message)) {
+      status = chain_.take({.worker = &peer, .control = *std::move(message)});
     } else if (const auto* save = std::get_if<protocol::SaveRows>(&*message)) {
       status = saving_.on_save_rows(peer, *save);
     } else if (const auto* saved = std::get_if<protocol::PartSaved>(&*message)) {
@@ -259,8 +314,29 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
 
 absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   if (!status_.ok()) return status_;
-  if (peer.is_worker()) return absl::FailedPreconditionError("said hello twice");
+  if (peer.is_worker() || peer.hello) return absl::FailedPreconditionError("said hello twice");
   if (peer.is_observer) return absl::FailedPreconditionError("observes, and said hello");
+  if (peer.is_copy()) return absl::FailedPreconditionError("follows, and said hello");
+  if (hello.configuration > chain_.configuration() && chain_.is_replicated()) {
+    peer.hello = hello;
+    waiting_.push_back(&peer);
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(check(hello));
+  return welcome(peer, hello);
+}
+
+/// Those that have heard of this server's configuration before it has.
+void Server::take_waiting() {
+  if (waiting_.empty()) return;
+  for (Peer* const peer : std::exchange(waiting_, {})) {
+    const std::optional<protocol::Hello> hello = std::exchange(peer->hello, std::nullopt);
+    if (peer->closed || peer->refused) continue;
+    if (const absl::Status status = on_hello(*peer, *hello); !status.ok()) reject(*peer, status);
+  }
+}
+
+absl::Status Server::check(const protocol::Hello& hello) const {
   if (hello.workers != options_.workers || hello.servers != options_.servers ||
       hello.server != options_.rank) {
     return absl::InvalidArgumentError(
@@ -269,12 +345,14 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
                     options_.rank, options_.servers, options_.workers, hello.worker, hello.server,
                     hello.servers, hello.workers));
   }
-  if (hello.placement != placement_.version()) {
+  if (!chain_.serves() || hello.configuration > chain_.configuration()) {
     return absl::FailedPreconditionError(
-        fmt::format("this server goes by version {} of the placement of tables, worker {} by {}",
-                    placement_.version(), hello.worker, hello.placement));
+        fmt::format("this copy of server {} does not serve in configuration {}, worker {} comes in {}",
+                    options_.rank, chain_.configuration(), hello.worker, hello.configuration));
   }
-  if (workers_[hello.worker] != nullptr) {
+  const Peer* const known = workers_[hello.worker];
+  if (known != nullptr &&
+      (!chain_.is_replicated() || known->connection != nullptr || (known->messages > 0 && !hello.is_back))) {
     return absl::AlreadyExistsError(fmt::format(
         "worker {} is connected already: refused a second one (pid {})", hello.worker, hello.pid));
   }
@@ -285,23 +363,33 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
         "worker {} asks for rings of {} and {} bytes, expected {} to {}", hello.worker, hello.inbox_bytes,
         hello.push_ring.length_bytes, protocol::kMinRingBytes, protocol::kMaxRingBytes));
   }
-  auto inbox = transport::RingReceiver::create(transport_, *peer.connection, hello.inbox_bytes);
+  if (chain_.is_replicated() && protocol::max_bulk_bytes(hello.inbox_bytes) > protocol::kMaxLoggedBytes) {
+    return absl::InvalidArgumentError(fmt::format(
+        "worker {} asks for an inbox of {} bytes; servers with copies take messages of {} at most",
+        hello.worker, hello.inbox_bytes, protocol::kMaxLoggedBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Server::welcome(Peer& newcomer, const protocol::Hello& hello) {
+  auto inbox = transport::RingReceiver::create(transport_, *newcomer.connection, hello.inbox_bytes);
   if (!inbox.ok()) return inbox.status();
-  auto pushes = PushChannel::create(transport_, *peer.connection,
+  auto pushes = PushChannel::create(transport_, *newcomer.connection,
                                     hello.push_ring.as<transport::RemoteDescriptor>(), lanes_.size());
   if (!pushes.ok()) return pushes.status();
-  auto heartbeat = heartbeat_->grant(*peer.connection);
+  auto heartbeat = heartbeat_->grant(*newcomer.connection);
   if (!heartbeat.ok()) return heartbeat.status();
-  const auto clock_board = grant_clock_board(peer);
+  const auto clock_board = grant_clock_board(newcomer);
   if (!clock_board.ok()) return clock_board.status();
   const std::chrono::milliseconds silence(options_.silence_timeout_ms);
   auto watch = std::make_unique<transport::HeartbeatWatch>(
       transport_, transport::HeartbeatWatch::Bounds{.silence = silence});
-  RETURN_IF_ERROR(watch->watch(*peer.connection, hello.heartbeat.as<transport::RemoteDescriptor>()));
+  RETURN_IF_ERROR(watch->watch(*newcomer.connection, hello.heartbeat.as<transport::RemoteDescriptor>()));
   const bool reads_in_place =
-      peer.connection->mapped(hello.heartbeat.as<transport::RemoteDescriptor>()) != nullptr;
+      newcomer.connection->mapped(hello.heartbeat.as<transport::RemoteDescriptor>()) != nullptr;
   // The peer has all that it needs, and is a worker of the job from here on. Before this point, it leaves no
   // trace.
+  Peer& peer = place_of(newcomer, hello.worker);
   peer.inbox = std::move(*inbox);
   peer.pushes = *std::move(pushes);
   peer.watch = std::move(watch);
@@ -309,7 +397,6 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   peer.connection->set_peer_name(fmt::format("worker {} (pid {})", hello.worker, hello.pid));
   peer.worker = hello.worker;
   peer.node = hello.node;
-  workers_[hello.worker] = &peer;
   reply(peer,
         protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
                           .lanes = static_cast<std::uint32_t>(lanes_.size()),
@@ -317,8 +404,59 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
                           .push_credit = protocol::Descriptor::of(peer.pushes->ring().credit_descriptor()),
                           .heartbeat = protocol::Descriptor::of(*heartbeat),
                           .clock_board = *clock_board,
-                          .reads_in_place = reads_in_place});
+                          .reads_in_place = reads_in_place,
+                          .messages = peer.messages});
+  if (hello.is_back) RETURN_IF_ERROR(take_back(peer));
   if (ended_ >= 0) tell_end_of_iteration(peer);
+  return absl::OkStatus();
+}
+
+/// A worker that is back has its place already, with what is known of it.
+Peer& Server::place_of(Peer& newcomer, std::uint32_t worker) {
+  if (workers_[worker] == nullptr) workers_[worker] = &newcomer;
+  Peer& place = *workers_[worker];
+  if (&place == &newcomer) return place;
+  place.connection = std::move(newcomer.connection);
+  place.connection->user_data = reinterpret_cast<std::uintptr_t>(&place);
+  dropped_ = true;
+  return place;
+}
+
+/// It has lost what it knew of tables, and has heard nothing of this copy's lanes.
+absl::Status Server::take_back(Peer& worker) {
+  worker.has_come_back = true;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
+    enqueue(lane, {.kind = LaneTask::Kind::kBack, .worker = worker.worker});
+  for (std::uint32_t table = 0; table < worker.tables_opened; ++table)
+    list_announcements(worker, shards_[table]);
+  RETURN_IF_ERROR(announce(worker));
+  if (worker.left) reply(worker, protocol::Goodbye{});
+  return absl::OkStatus();
+}
+
+/// A configuration says that this copy serves from now on.
+void Server::serve() {
+  serves_since_ = transport_.now();
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) enqueue(lane, {.kind = LaneTask::Kind::kServe});
+}
+
+/// Whether a control message of a worker changes what a server has.
+bool Server::is_logged(const protocol::ControlMessage& message) {
+  return std::holds_alternative<protocol::OpenTable>(message) ||
+         std::holds_alternative<protocol::EndIteration>(message) ||
+         std::holds_alternative<protocol::Goodbye>(message);
+}
+
+absl::Status Server::go_by(const LogRecord& record) {
+  Peer& peer = *record.worker;
+  if (!record.control) return go_by(peer, record.message, *record.inbox);
+  if (const auto* open = std::get_if<protocol::OpenTable>(&*record.control))
+    return on_open_table(peer, *open);
+  if (const auto* end = std::get_if<protocol::EndIteration>(&*record.control))
+    return on_end_iteration(peer, end->clock);
+  if (!std::holds_alternative<protocol::Goodbye>(*record.control))
+    return absl::InvalidArgumentError("the log has what does not belong into it");
+  on_goodbye(peer);
   return absl::OkStatus();
 }
 
@@ -344,34 +482,48 @@ absl::StatusOr<protocol::Descriptor> Server::grant_clock_board(Peer& peer) const
 }
 
 absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) {
+  // A worker that is back says again what it does not know to have been heard.
+  const bool is_known =
+      open.table < peer.tables_opened || (open.table == peer.tables_opened && peer.waits_for_table);
+  if (chain_.is_replicated() && is_known) return absl::OkStatus();
   if (open.table != peer.tables_opened || peer.waits_for_table) {
     return absl::InvalidArgumentError(
         fmt::format("opens table {} after {} tables", open.table, peer.tables_opened));
   }
   const absl::StatusOr<TableShard*> shard = open_shard(open);
   if (!shard.ok()) return shard.status();
-  const std::size_t record = sizeof(protocol::BulkHeader) + (*shard)->row_message_bytes();
-  const std::size_t most =
-      std::min(protocol::max_bulk_bytes(peer.inbox->capacity_bytes()), peer.pushes->message_bytes());
-  if (record > most) {
-    return absl::InvalidArgumentError(
-        fmt::format("a row of table \"{}\" needs {} bytes in a message, the rings of worker {} take {}: ask "
-                    "for larger rings",
-                    open.name, record, peer.worker, most));
-  }
+  if (peer.connection != nullptr) RETURN_IF_ERROR(check_rings(peer, **shard));
   if (!opening_.is_under_way(open.table)) return tell_opened(peer, **shard);
   peer.waits_for_table = true;
   opening_.wait(open.table, peer);
   return absl::OkStatus();
 }
 
+absl::Status Server::check_rings(const Peer& peer, const TableShard& shard) {
+  const std::size_t record = sizeof(protocol::BulkHeader) + shard.row_message_bytes();
+  const std::size_t most =
+      std::min(protocol::max_bulk_bytes(peer.inbox->capacity_bytes()), peer.pushes->message_bytes());
+  if (record > most) {
+    return absl::InvalidArgumentError(
+        fmt::format("a row of table \"{}\" needs {} bytes in a message, the rings of worker {} take {}: ask "
+                    "for larger rings",
+                    shard.table.name, record, peer.worker, most));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Server::tell_opened(Peer& peer, const TableShard& shard) {
   peer.waits_for_table = false;
   ++peer.tables_opened;
+  if (peer.connection == nullptr) return absl::OkStatus();
+  list_announcements(peer, shard);
+  return announce(peer);
+}
+
+void Server::list_announcements(Peer& peer, const TableShard& shard) {
   for (std::size_t region = 0; region < shard.regions(); ++region)
     peer.announcements.push_back({.shard = &shard, .region = region});
   peer.announcements.push_back({.shard = &shard, .region = std::nullopt});
-  return announce(peer);
 }
 
 /// A worker that does not poll takes only some grants; the others wait here, and the server for nobody.
@@ -398,6 +550,31 @@ absl::StatusOr<protocol::ControlMessage> Server::grant(const Peer& peer, const A
   return protocol::TableOpened{.table = next.shard->table.table, .shard = protocol::Descriptor::of(*rows)};
 }
 
+/// Of what cannot be copied yet.
+absl::Status Server::check_copies(TableShard& shard) {
+  const protocol::OpenTable& table = shard.table;
+  const FixedShard* const fixed = shard.for_lanes();
+  if (fixed == nullptr) {
+    return absl::UnimplementedError(fmt::format(
+        "table \"{}\": the rows of dynamic tables change without their server's knowledge, so that there "
+        "are no copies of them: open it as a static one, or run without copies of servers",
+        table.name));
+  }
+  if (fixed->rules.acknowledges_at_once()) {
+    return absl::UnimplementedError(
+        fmt::format("table \"{}\": there are no copies of tables under {} yet: choose another consistency "
+                    "model, or run without copies of servers",
+                    table.name, table.consistency));
+  }
+  if (table.eviction != protocol::kEvictNever && !fixed->rules.holds_updates_back) {
+    return absl::UnimplementedError(
+        fmt::format("table \"{}\": rows go at other moments on each copy of a server, unless the "
+                    "consistency model is bsp or a-bsp",
+                    table.name));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TableShard*> Server::open_shard(const protocol::OpenTable& open) {
   RETURN_IF_ERROR(shards_.check(open));
   if (open.table < shards_.size()) return &shards_[open.table];
@@ -408,6 +585,7 @@ absl::StatusOr<TableShard*> Server::open_shard(const protocol::OpenTable& open) 
   }
   absl::StatusOr<TableShard*> shard = shards_.create(open);
   if (!shard.ok()) return shard;
+  if (chain_.is_replicated()) RETURN_IF_ERROR(check_copies(**shard));
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = (*shard)->for_lanes()});
   }
@@ -444,17 +622,20 @@ bool Server::step_opening() {
   if (opening_.empty() || !status_.ok()) return false;
   return opening_.step(
       [&](std::uint32_t table, Peer& peer) {
-        if (!peer.is_there()) return;
+        if (peer.left || peer.closed) return;
         if (absl::Status status = tell_opened(peer, shards_[table]); !status.ok()) reject(peer, status);
       },
       [&](const absl::Status& status) { fail(status); });
 }
 
 absl::Status Server::on_notification(Peer& peer, std::uint32_t notification) {
-  if (!peer.is_worker()) return absl::FailedPreconditionError("notified before its hello");
+  if (peer.log != nullptr && notification == 0) return peer.log->ring().on_credit();
+  if (!peer.is_worker() && !peer.is_predecessor)
+    return absl::FailedPreconditionError("notified before its hello");
   hear(peer);
   absl::StatusOr<std::span<const std::byte>> bytes = peer.inbox->on_notification(notification);
   if (!bytes.ok()) return bytes.status();
+  if (peer.is_predecessor) return chain_.on_record(peer, *bytes);
   if (bytes->empty()) return peer.pushes->ring().on_credit();
   if (peer.left) return absl::FailedPreconditionError("sent rows or clocks after its goodbye");
   return on_bulk(peer, *bytes);
@@ -465,15 +646,26 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
   if (!message.ok()) return message.status();
   if (message->header.kind == protocol::BulkKind::kElsewhere) message = read_in_place(peer, *message);
   if (!message.ok()) return message.status();
-  const protocol::BulkHeader& header = message->header;
   InboxMessage& inbox = peer.in_inbox.emplace_back();
-  if (header.kind == protocol::BulkKind::kClock) return on_clock(peer, *message, inbox);
-  if (header.kind == protocol::BulkKind::kHeard) return on_heard(peer, *message, inbox);
+  if (!chain_.is_replicated()) return go_by(peer, *message, inbox);
+  const protocol::BulkKind kind = message->header.kind;
+  return chain_.take({.worker = &peer,
+                      .message = *message,
+                      .inbox = &inbox,
+                      .travels = protocol::is_logged(kind) || kind == protocol::BulkKind::kHeard});
+}
+
+/// A message that counts: all copies of this server have it.
+absl::Status Server::go_by(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox) {
+  const protocol::BulkHeader& header = message.header;
+  if (protocol::is_logged(header.kind)) ++peer.messages;
+  if (header.kind == protocol::BulkKind::kClock) return on_clock(peer, message, inbox);
+  if (header.kind == protocol::BulkKind::kHeard) return on_heard(peer, message, inbox);
   if (header.table >= peer.tables_opened || header.lane >= lanes_.size()) {
     return absl::InvalidArgumentError(
         fmt::format("message for table {}, lane {}", header.table, header.lane));
   }
-  const absl::Status status = shards_[header.table].on_bulk(sender_of(peer), *message, inbox, *this);
+  const absl::Status status = shards_[header.table].on_bulk(sender_of(peer), message, inbox, *this);
   give_answers(header.table);
   return status;
 }
@@ -606,6 +798,7 @@ absl::Status Server::on_heard(Peer& peer, const protocol::BulkMessage& message, 
 
 absl::Status Server::on_end_iteration(Peer& peer, consistency::Clock clock) {
   // The worker may have finished the clock since.
+  if (clock == peer.ended && chain_.is_replicated()) return absl::OkStatus();  // said again
   if (clock > peer.clock || clock <= peer.ended) {
     return absl::InvalidArgumentError(fmt::format(
         "ends the iteration of clock {} at clock {}, after that of {}", clock, peer.clock, peer.ended));
@@ -639,6 +832,7 @@ void Server::on_goodbye(Peer& peer) {
     shard->on_goodbye({peer.worker, peer.node}, *this);
     give_answers(shard->table.table);
   }
+  if (left_ == options_.workers) chain_.dismiss_follower();
 }
 
 /// No clock waits for it any more.
@@ -656,6 +850,7 @@ void Server::part_from(Peer& peer) {
 
 void Server::on_disconnected(Peer& peer) {
   peer.closed = true;
+  if (peer.is_copy()) return chain_.on_gone(peer);
   if (!peer.is_worker() || peer.left) return;
   lose(peer, absl::UnavailableError(std::string(peer.connection->status().message())));
 }
@@ -678,12 +873,15 @@ void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
 }
 
 absl::Status Server::begin_call(std::uint32_t lane, std::uint32_t worker) {
-  if (lanes_[lane]->may_call(worker)) return absl::OkStatus();
+  // Of a worker that is back, results may wait that it has had before.
+  const std::uint32_t most = protocol::kMaxOpenCalls * (chain_.is_replicated() ? 2 : 1);
+  if (lanes_[lane]->may_call(worker, chain_.serves() ? most : UINT32_MAX)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("calls more than {} functions of a lane at a time", protocol::kMaxOpenCalls));
 }
 
 void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
+  if (peer.connection == nullptr) return;  // it is a worker of another copy of this server
   to_do_.add(peer);
   if (peer.control.send(*peer.connection, protocol::encode(message))) return;
   peer.closed = true;  // as good as gone
@@ -695,7 +893,7 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
 void Server::reject(Peer& peer, const absl::Status& because) {
   const absl::Status why = base::printable(because);  // it may quote what the peer has said
   peer.refused = true;
-  if (peer.is_worker() && workers_[peer.worker] == &peer) {
+  if ((peer.is_worker() && workers_[peer.worker] == &peer) || peer.is_copy()) {
     fail(with_name(peer.connection->peer_name(), why));
     return;
   }
@@ -708,6 +906,7 @@ void Server::fail(const absl::Status& because) {
   if (!status_.ok()) return;
   const absl::Status why = base::printable(because);  // it may quote what a peer has said
   status_ = why;
+  chain_.drop_log();
   for (const std::unique_ptr<Peer>& peer : peers_) {
     if (!peer->closed && peer->connection)
       reply(*peer, protocol::Failed{static_cast<std::uint32_t>(why.code()), std::string(why.message())});
@@ -718,6 +917,7 @@ transport::TimePoint Server::next_poll() const {
   transport::TimePoint next = transport::TimePoint::max();
   if (options_.silence_timeout_ms > 0 && status_.ok()) next = next_watch_;
   for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
+  next = std::min(next, chain_.next_poll());
   if (waits_for_reader_) next = std::min<transport::TimePoint>(next, transport_.now() + kReaderPatience);
   if (shards_.have_put_off()) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
   return next;
@@ -732,7 +932,7 @@ void Server::watch_workers() {
   if (now < next_watch_) return;
   next_watch_ = now + transport::kBeatInterval;
   for (Peer* const peer : workers_) {
-    if (peer == nullptr || peer->left || peer->closed) continue;
+    if (peer == nullptr || !peer->is_there()) continue;
     if (absl::Status status = peer->watch->look(*peer->connection, now); !status.ok()) return fail(status);
   }
 }
@@ -753,7 +953,11 @@ bool Server::release_inbox(Peer& peer) {
     if (!peer.left) peer.inbox->release();
     released = true;
   }
-  peer.owes_credit = peer.inbox && !peer.left && !peer.inbox->return_credit();
+  if (peer.is_predecessor) {
+    peer.owes_credit = peer.inbox && !peer.inbox->return_all_credit();  // it waits for it
+  } else {
+    peer.owes_credit = peer.inbox && !peer.left && !peer.inbox->return_credit();
+  }
   return released;
 }
 
@@ -813,6 +1017,7 @@ bool Server::drop_if_closed(Peer& peer) {
   peer.inbox.reset();
   if (peer.pushes) peer.pushes->disconnect();
   peer.connection.reset();
+  peer.log.reset();
   dropped_ = true;
   return true;
 }

@@ -11,7 +11,8 @@
 // Whatever becomes of them, the job does not notice.
 //
 // It has many functions, one for each thing that may happen. What has a state of its own is a class: Shards,
-// Lane, RegionDesk, SavingDesk, Opening, Observers, Strangers, and Peer with its AnswerQueue and PushChannel.
+// Chain, Lane, RegionDesk, SavingDesk, Opening, Observers, Strangers, and Peer with its AnswerQueue and
+// PushChannel.
 // What remains here is what connects them: events, messages, and how a job ends.
 #pragma once
 
@@ -29,6 +30,7 @@
 #include "consistency/rules.hpp"
 #include "protocol/clock_board.hpp"
 #include "protocol/placement.hpp"
+#include "server/chain.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
 #include "server/observers.hpp"
@@ -95,6 +97,19 @@ class Server : private ShardHost {
   void hear(Peer& peer);
   void on_message(Peer& peer, std::span<const std::byte> bytes);
   absl::Status on_hello(Peer& peer, const protocol::Hello& hello);
+  absl::Status welcome(Peer& newcomer, const protocol::Hello& hello);
+  Peer& place_of(Peer& newcomer, std::uint32_t worker);
+  absl::Status take_back(Peer& worker);
+  [[nodiscard]] absl::Status check(const protocol::Hello& hello) const;
+  void take_waiting();
+  void serve();
+  [[nodiscard]] bool waits_for_partings() const;
+  static bool is_logged(const protocol::ControlMessage& message);
+  absl::Status go_by(const LogRecord& record);
+  static absl::Status check_copies(TableShard& shard);
+  static absl::Status check_rings(const Peer& peer, const TableShard& shard);
+  static void list_announcements(Peer& peer, const TableShard& shard);
+  Peer& add_peer(std::unique_ptr<transport::Connection> connection);
   [[nodiscard]] protocol::Observed observed() const;
   absl::StatusOr<protocol::Descriptor> grant_clock_board(Peer& peer) const;
   absl::Status on_open_table(Peer& peer, const protocol::OpenTable& open);
@@ -109,6 +124,7 @@ class Server : private ShardHost {
   void tell_end_of_iteration(Peer& peer);
   absl::Status on_notification(Peer& peer, std::uint32_t notification);
   absl::Status on_bulk(Peer& peer, std::span<const std::byte> bytes);
+  absl::Status go_by(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   static absl::StatusOr<protocol::BulkMessage> read_in_place(Peer& peer, const protocol::BulkMessage& place);
   absl::Status on_key_requests(Peer& peer, const protocol::KeyRequests& requests);
   void take_intents();
@@ -163,9 +179,11 @@ class Server : private ShardHost {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> workers_;  ///< by rank; nullptr before hello
+  Chain chain_;
   SavingDesk saving_;
   Observers observers_;
-  Strangers strangers_;  ///< those of peers_ that are not workers
+  Strangers strangers_;         ///< those of peers_ that are not workers
+  std::vector<Peer*> waiting_;  ///< those that have Peer::hello
   PeerList to_do_;
   std::vector<Intents> intents_;  ///< heard in the last poll(), in their order
   std::vector<Intents> heeding_;  ///< what intents_ was when a poll() began
@@ -173,6 +191,7 @@ class Server : private ShardHost {
       events_;                     ///< of one poll(): making them anew would cost more than the poll
   bool waits_for_reader_ = false;  ///< there are announcements for somebody who does not read
   bool dropped_ = false;           ///< a peer was dropped, in this poll()
+  transport::TimePoint serves_since_ = transport::TimePoint::min();  ///< if it is one of many copies
   std::uint32_t left_ = 0;         ///< workers that said goodbye, or were let go
   absl::Status lost_;              ///< why the first worker without a goodbye was let go
   consistency::Clock ended_ = -1;  ///< the newest clock whose iteration a worker has ended

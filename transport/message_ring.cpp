@@ -86,8 +86,8 @@ void RingReceiver::release() {
   return_credit();
 }
 
-bool RingReceiver::return_credit() {
-  if (released_ - credited_ < capacity_bytes() / 4) return true;
+bool RingReceiver::return_credit(std::uint64_t least_bytes) {
+  if (released_ - credited_ < least_bytes) return true;
   const std::span<std::byte> word =
       credit_words_->bytes().subspan(next_credit_word_ * kWordBytes, kWordBytes);
   *reinterpret_cast<std::uint64_t*>(word.data()) = released_;
@@ -123,6 +123,16 @@ void RingSender::set_ring(const RemoteDescriptor& ring) {
   status_ = absl::InvalidArgumentError(
       fmt::format("offers a message ring of {} bytes at {:#x}: expected {} to {}, both multiples of {}",
                   ring.length_bytes, ring.address, kMinRingBytes, kMaxRingBytes, kWordBytes));
+}
+
+std::optional<std::size_t> RingSender::place_of_next(std::size_t message_bytes) {
+  const std::uint64_t ring_bytes = ring_.length_bytes;
+  if (!status_.ok() || ring_bytes == 0) return std::nullopt;
+  const std::uint64_t room_bytes = whole_words(message_bytes);
+  const std::uint64_t start = sent_ + bytes_to_skip(sent_, room_bytes, ring_bytes);
+  if (start + room_bytes - credit_ > ring_bytes) read_credit();
+  if (!status_.ok() || start + room_bytes - credit_ > ring_bytes) return std::nullopt;
+  return start % ring_bytes;
 }
 
 SendResult RingSender::try_send(std::span<const std::byte> message, const MemoryRegion& region) {

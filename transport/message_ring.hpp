@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
@@ -56,15 +57,20 @@ class RingReceiver {
 
   /// Tells the sender what has been released, if that is at least a quarter of the ring. release() calls it.
   /// If it returns false, the connection takes nothing at the moment: call it again after polling.
-  bool return_credit();
+  bool return_credit() { return return_credit(capacity_bytes() / 4); }
+  /// The same, however little that is: for a sender that waits for it.
+  bool return_all_credit() { return return_credit(1); }
 
  private:
-  /// The word of a credit stays untouched until the sender must have seen it: each credit is a quarter of the
-  /// ring after the one before, so four credits later the sender has used it.
+  /// The word of a credit stays untouched until the sender must have seen it, if each credit is a quarter of
+  /// the ring after the one before: four credits later the sender has used it. With smaller ones a word may
+  /// change while it is sent; the sender then hears of a later release a little earlier, which is true, too.
   static constexpr std::size_t kCreditWords = 8;
 
   RingReceiver(Connection& connection, std::unique_ptr<MemoryRegion> ring,
                std::unique_ptr<MemoryRegion> credit_words, const RemoteDescriptor& descriptor);
+
+  bool return_credit(std::uint64_t least_bytes);
 
   Connection& connection_;
   std::unique_ptr<MemoryRegion> ring_;
@@ -100,6 +106,10 @@ class RingSender {
   /// reached the value that sent_position() has right after this call. A message has 1 to
   /// max_ring_message_bytes(capacity_bytes()) bytes.
   [[nodiscard]] SendResult try_send(std::span<const std::byte> message, const MemoryRegion& region);
+  /// Where in the ring a message of so many bytes would come to lie; nullopt: there is no room for it now. So
+  /// a sender may keep a memory of capacity_bytes() in which each message lies as it does in the ring: it
+  /// stays untouched until the receiver has released it.
+  [[nodiscard]] std::optional<std::size_t> place_of_next(std::size_t message_bytes);
 
   /// Position after the newest message.
   [[nodiscard]] std::uint64_t sent_position() const { return sent_; }

@@ -160,22 +160,33 @@ absl::Status Checkpointing::begin(const CheckpointOptions& options, consistency:
 /// workers say of their parts once server 0 is gone.
 void Checkpointing::note_dead_servers() {
   if (!is_first() || !whole_.has_begun) return;
-  const auto note_missing = [&](std::vector<bool>& parts, bool is_worker, std::uint32_t rank,
-                                const char* why) {
-    if (parts[rank]) return;
-    note(parts, {.clock = clock_,
-                 .is_worker = is_worker,
-                 .rank = rank,
-                 .code = static_cast<std::uint32_t>(absl::StatusCode::kUnavailable),
-                 .reason = why});
-  };
   for (const std::unique_ptr<ServerLink>& link : session_.links()) {
-    if (!link->is_dead) continue;
-    whole_.servers_ready[link->server] = true;
-    note_missing(whole_.servers_written, /*is_worker=*/false, link->server, "is gone");
-    for (std::uint32_t rank = 1; link->server == 0 && rank < session_.options().workers; ++rank)
-      note_missing(whole_.workers_written, /*is_worker=*/true, rank, "cannot be heard: server 0 is gone");
+    if (link->is_dead) note_lost(link->server, "is gone", "cannot be heard: server 0 is gone");
   }
+}
+
+void Checkpointing::on_lost_server(std::uint32_t server) {
+  base_ = {};  // the copy has nothing to compare with
+  if (!is_first() || !is_under_way() || !whole_.has_begun) return;
+  note_lost(server, "is gone, and its copy takes its place",
+            "cannot be heard: server 0 is gone, and its copy takes its place");
+}
+
+void Checkpointing::note_lost(std::uint32_t server, const char* why, const char* why_unheard) {
+  whole_.servers_ready[server] = true;
+  note_missing(whole_.servers_written, /*is_worker=*/false, server, why);
+  for (std::uint32_t rank = 1; server == 0 && rank < session_.options().workers; ++rank)
+    note_missing(whole_.workers_written, /*is_worker=*/true, rank, why_unheard);
+}
+
+void Checkpointing::note_missing(std::vector<bool>& parts, bool is_worker, std::uint32_t rank,
+                                 const char* why) {
+  if (parts[rank]) return;
+  note(parts, {.clock = clock_,
+               .is_worker = is_worker,
+               .rank = rank,
+               .code = static_cast<std::uint32_t>(absl::StatusCode::kUnavailable),
+               .reason = why});
 }
 
 void Checkpointing::write_own_part(std::vector<std::byte> state) {

@@ -52,6 +52,8 @@ class Checkpointing {
   /// In each poll.
   void poll();
   absl::Status on_part_saved(std::uint32_t server, const protocol::PartSaved& saved);
+  /// A copy will take the server's place, which knows nothing of the checkpoint that is being made.
+  void on_lost_server(std::uint32_t server);
 
  private:
   /// On worker 0: what it knows of the checkpoint that is being made.
@@ -75,6 +77,8 @@ class Checkpointing {
   absl::Status check(const CheckpointOptions& options) const;
   absl::Status begin(const CheckpointOptions& options, consistency::Clock clock);
   void note_dead_servers();
+  void note_missing(std::vector<bool>& parts, bool is_worker, std::uint32_t rank, const char* why);
+  void note_lost(std::uint32_t server, const char* why, const char* why_unheard);
   void write_own_part(std::vector<std::byte> state);
   void end_own_part(const absl::Status& status);
   void note(std::vector<bool>& parts, const protocol::PartSaved& saved);

@@ -32,7 +32,8 @@ absl::Status take_clock_board(ServerLink& link, const protocol::Descriptor& boar
                     board.length_bytes, board.address, expected));
   }
   std::byte* const mapped = link.connection->mapped_in_place(board.as<transport::RemoteDescriptor>());
-  if (mapped != nullptr) ground.lead.set_board(protocol::ClockBoard(mapped, workers), ground.options.rank);
+  if (mapped != nullptr)
+    ground.lead.set_board(protocol::ClockBoard(mapped, workers), ground.options.rank, ground.clock);
   return absl::OkStatus();
 }
 
@@ -47,7 +48,7 @@ absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& gr
   if (!inbox.ok()) return inbox.status();
   link.push_ring = *std::move(push_ring);
   link.inbox = *std::move(inbox);
-  RETURN_IF_ERROR(link.small.allocate(ground.memory));
+  if (!link.small.is_allocated()) RETURN_IF_ERROR(link.small.allocate(ground.memory));
   const auto heartbeat = ground.heartbeat.grant(*link.connection);
   if (!heartbeat.ok()) return heartbeat.status();
   if (options.update_budget_mb_per_s > 0)
@@ -58,7 +59,7 @@ absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& gr
                          .server = link.server,
                          .servers = static_cast<std::uint32_t>(options.servers.size()),
                          .node = ground.node,
-                         .placement = ground.placement,
+                         .configuration = ground.configuration,
                          .inbox_bytes = options.inbox_bytes,
                          .push_ring = protocol::Descriptor::of(link.push_ring->descriptor()),
                          .inbox_credit = protocol::Descriptor::of(link.inbox->credit_descriptor()),
@@ -66,13 +67,22 @@ absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& gr
 }
 
 absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, const Ground& ground) {
-  if (!link.lanes.empty()) return absl::InvalidArgumentError("sent two welcomes");
+  const bool is_back = link.state == ServerLink::State::kJoining && !link.has_welcome;
+  if (!link.lanes.empty() && !is_back) return absl::InvalidArgumentError("sent two welcomes");
+  const bool is_new = link.lanes.empty();
+  if (!is_new && (welcome.lanes != link.lanes.size() || welcome.inbox.length_bytes != link.inbox_bytes)) {
+    return absl::InvalidArgumentError(
+        fmt::format("welcomes with {} lanes and an inbox of {} bytes, in place of {} and {}", welcome.lanes,
+                    welcome.inbox.length_bytes, link.lanes.size(), link.inbox_bytes));
+  }
   if (welcome.inbox.length_bytes < protocol::kMinRingBytes) {
     return absl::InvalidArgumentError(fmt::format("welcomes with an inbox of {} bytes, expected at least {}",
                                                   welcome.inbox.length_bytes, protocol::kMinRingBytes));
   }
   link.lanes.resize(welcome.lanes);
-  link.reads_in_place = welcome.reads_in_place;
+  // Updates for one that did not were put where nobody else can read.
+  link.reads_in_place = welcome.reads_in_place && (is_new || link.reads_in_place);
+  link.inbox_bytes = welcome.inbox.length_bytes;
   link.inbox->set_ring(welcome.inbox.as<transport::RemoteDescriptor>());
   if (!link.inbox->status().ok()) return link.inbox->status();
   link.push_ring->set_credit(welcome.push_credit.as<transport::RemoteDescriptor>());

@@ -23,8 +23,9 @@ struct Ground {
   transport::Heartbeat& heartbeat;
   Lead& lead;
   const SessionOptions& options;
-  std::uint32_t node = 0;       ///< of this worker
-  std::uint32_t placement = 0;  ///< its version
+  std::uint32_t node = 0;           ///< of this worker
+  std::uint64_t configuration = 1;  ///< its number
+  consistency::Clock clock = 0;     ///< of this worker
 };
 
 /// Gives a connected link its rings and the rest of what it needs on this side. RESOURCE_EXHAUSTED: memory is

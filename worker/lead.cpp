@@ -23,10 +23,10 @@ constexpr transport::Duration kLongestSleep = std::chrono::milliseconds(2);
 
 }  // namespace
 
-void Lead::set_board(const protocol::ClockBoard& board, std::uint32_t worker) {
+void Lead::set_board(const protocol::ClockBoard& board, std::uint32_t worker, consistency::Clock clock) {
   board_ = board;
   worker_ = worker;
-  board_.tell(worker_, 0);
+  board_.tell(worker_, clock);
 }
 
 bool Lead::limit(std::uint32_t clocks) {

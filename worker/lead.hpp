@@ -18,7 +18,8 @@ class Lead {
  public:
   /// The board that server 0 has granted. From now on others see there that this worker uses it. Not called
   /// where the board cannot be mapped.
-  void set_board(const protocol::ClockBoard& board, std::uint32_t worker);
+  /// `clock`: of this worker.
+  void set_board(const protocol::ClockBoard& board, std::uint32_t worker, consistency::Clock clock);
 
   /// REQUIRES: all workers have joined, and told their clocks. Returns false if not all of them use the
   /// board: then nothing is limited. All workers get the same answer.

@@ -33,7 +33,7 @@ bool RemoteReads::post() {
   constexpr std::size_t kMostAtOnce = 16;
   while (!unposted_.empty()) {
     ServerLink& link = *unposted_.front().link;
-    if (link.is_dead) {
+    if (!link.is_up()) {
       // Unsignaled reads that were posted to it need no end: a failed connection brings nothing any more.
       unposted_.pop_front();
       continue;

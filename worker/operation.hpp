@@ -34,6 +34,10 @@ class RemoteReads {
   /// Posts as many reads as the connections take, but none to a dead server. Returns true when all have been
   /// posted and have ended.
   bool post();
+  /// Those of this server that have not been posted never will be.
+  void forget(const ServerLink& link) {
+    std::erase_if(unposted_, [&](const Read& read) { return read.link == &link; });
+  }
 
  private:
   struct Read {
@@ -76,6 +80,9 @@ class Operation {
   [[nodiscard]] virtual bool is_held_back() const { return false; }
   /// The session goes on without that server.
   virtual void on_dead_server(std::uint32_t /*server*/) {}
+  /// The server is gone; a copy will take its place. Reads of it that are under way count as ended, and have
+  /// brought nothing.
+  virtual void on_lost_server(const ServerLink& /*link*/) {}
   /// For messages: what the operation waits for if it does not wait for a server's answer (`awaited`).
   [[nodiscard]] virtual std::string other_wait() const = 0;
 

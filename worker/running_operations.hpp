@@ -21,6 +21,12 @@ class RunningOperations {
   /// at once.
   bool step(const absl::Status& session);
   void on_dead_server(std::uint32_t server);
+  void on_lost_server(const ServerLink& link) {
+    for (const std::shared_ptr<Operation>& operation : running_) {
+      operation->reads.forget(link);
+      operation->on_lost_server(link);
+    }
+  }
 
   /// The oldest operation for which `concerned` returns true; nullptr if there is none.
   template <class Concerned>

@@ -2,11 +2,13 @@
 // have told this worker.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "transport/transport.hpp"
 #include "worker/local_memory.hpp"
 #include "worker/lookups.hpp"
+#include "worker/sent_messages.hpp"
 
 namespace verbena::worker {
 
@@ -45,11 +48,14 @@ class SmallMessages {
   static constexpr std::size_t kSlots = 32;
 
   absl::Status allocate(LocalMemory& memory);
+  [[nodiscard]] bool is_allocated() const { return memory_.region != nullptr; }
   /// A free slot; empty if all are under way.
   [[nodiscard]] std::span<std::byte> slot(const transport::RingSender& ring);
   /// The slot that was just filled has been sent; its message ended at this position of the ring.
   void sent(std::uint64_t position);
   [[nodiscard]] const transport::MemoryRegion& region() const { return *memory_.region; }
+  /// There is another ring.
+  void begin_anew() { std::fill(positions_.begin(), positions_.end(), 0); }
 
  private:
   LocalSpan memory_;
@@ -76,6 +82,10 @@ class ReadsUnderWay {
     for (; !left_.empty() && number != kUnsignaled && last_ - left_.size() < number; left_.pop_front())
       --*left_.front();
   }
+  /// The connection has ended, and all its reads with it.
+  void end_all() {
+    for (; !left_.empty(); left_.pop_front()) --*left_.front();
+  }
 
  private:
   std::deque<std::shared_ptr<std::size_t>> left_;  ///< of the reads with the last numbers, up to `last_`
@@ -89,10 +99,21 @@ struct ServerLink {
   /// The connection ends first: what it has under way may be in the memory of the rings.
   ~ServerLink() { connection.reset(); }
 
+  /// Of a server that has copies (mending.hpp); of others always kUp.
+  enum class State : std::uint8_t { kUp, kLost, kJoining };
+
   std::uint32_t server = 0;
+  State state = State::kUp;
+  std::unique_ptr<SentMessages> sent;  ///< nullptr: the server has no copies
+  bool has_welcome = false;            ///< while it is kJoining
+  transport::TimePoint lost_at;
+  transport::TimePoint next_attempt;
+  std::string lost_address;
+  std::deque<protocol::ControlMessage> unsaid;       ///< what the server is to be told when it is kUp
   std::unique_ptr<transport::HeartbeatWatch> watch;  ///< once welcomed; outlives the connection
   std::unique_ptr<transport::Connection> connection;
   std::unique_ptr<transport::RingSender> inbox;
+  std::size_t inbox_bytes = 0;  ///< the ring's, once welcomed; the same on all copies of the server
   std::unique_ptr<transport::RingReceiver> push_ring;
   std::vector<LaneView> lanes;                      ///< empty before the server's welcome
   std::vector<transport::RemoteDescriptor> shards;  ///< by table
@@ -112,6 +133,9 @@ struct ServerLink {
   /// It has rows whose readers wait for clocks, or there is no table yet.
   bool counts_clocks = true;
   consistency::Clock told_clock = 0;  ///< this worker's clock, as far as the server was told
+
+  /// Something can be sent to it, and read from it.
+  [[nodiscard]] bool is_up() const { return state == State::kUp && !is_dead; }
 };
 
 }  // namespace verbena::worker

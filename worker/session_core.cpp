@@ -4,9 +4,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 
+#include "base/peer_memory.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
@@ -70,6 +72,7 @@ absl::Status SessionCore::join(transport::TimePoint deadline) {
   auto heartbeat = transport::Heartbeat::create(*transport_);
   if (!heartbeat.ok()) return heartbeat.status();
   heartbeat_ = *std::move(heartbeat);
+  RETURN_IF_ERROR(mending_.begin(deadline));
   for (std::uint32_t server = 0; server < options_.servers.size(); ++server) {
     RETURN_IF_ERROR(connect_to(server, deadline));
   }
@@ -88,7 +91,8 @@ SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transpor
       placement_(static_cast<std::uint32_t>(options.servers.size())),
       transport_(std::move(transport)),
       memory_(*transport_),
-      shared_memory_(*transport_, transport::Access::kRemoteRead) {}
+      shared_memory_(*transport_, transport::Access::kRemoteRead),
+      mending_(*this, options.configuration) {}
 
 SessionCore::~SessionCore() {
   const bool was_well = status_.ok();  // otherwise its owner knows already
@@ -100,13 +104,15 @@ SessionCore::~SessionCore() {
 }
 
 absl::Status SessionCore::connect_to(std::uint32_t server, transport::TimePoint deadline) {
-  auto connection = transport_->connect(options_.servers[server], deadline);
+  auto connection = mending_.is_possible() ? mending_.connect_to(server, deadline)
+                                           : transport_->connect(options_.servers[server], deadline);
   if (!connection.ok()) {
     return absl::Status(connection.status().code(),
                         fmt::format("server {}: {}", server, std::string(connection.status().message())));
   }
   auto link = std::make_unique<ServerLink>();
   link->server = server;
+  if (mending_.is_possible()) link->sent = std::make_unique<SentMessages>(memory_);
   link->connection = std::move(*connection);
   link->connection->set_peer_name(fmt::format("server {}", server));
   link->connection->user_data = reinterpret_cast<std::uintptr_t>(link.get());
@@ -125,14 +131,34 @@ void SessionCore::look_at_servers(transport::TimePoint now) {
   next_look_ = now + transport::kBeatInterval;
   for (const std::unique_ptr<ServerLink>& link : links_) {
     if (link->watch == nullptr || link->is_dead || link->said_goodbye) continue;
+    if (!link->is_up()) continue;
     if (absl::Status status = link->watch->look(*link->connection, now); !status.ok())
-      fail(std::move(status));
+      mending_.is_possible() ? mending_.suspect(*link, status) : fail(std::move(status));
   }
 }
 
 void SessionCore::control(ServerLink& link, const protocol::ControlMessage& message) {
+  if (link.state == ServerLink::State::kUp) return say(link, message);
+  // say_what_may_be_lost() says these by what they stand for.
+  const bool is_known = std::holds_alternative<protocol::OpenTable>(message) ||
+                        std::holds_alternative<protocol::EndIteration>(message) ||
+                        std::holds_alternative<protocol::Goodbye>(message);
+  if (!is_known) link.unsaid.push_back(message);
+}
+
+/// To a copy that has just taken its server's place: what the server was told, and may not have passed on.
+void SessionCore::say_what_may_be_lost(ServerLink& link) {
+  say(link, protocol::Adopted{mending_.configuration()});
+  if (is_opening_ && link.shards.size() <= opening_.table) say(link, opening_);
+  if (link.server == 0 && said_end_ >= 0) say(link, protocol::EndIteration{said_end_});
+  for (; !link.unsaid.empty(); link.unsaid.pop_front()) say(link, link.unsaid.front());
+  if (left_) say(link, protocol::Goodbye{});
+}
+
+void SessionCore::say(ServerLink& link, const protocol::ControlMessage& message) {
   if (link.is_dead || link.control.send(*link.connection, protocol::encode(message))) return;
-  if (!link.connection->status().ok() && can_do_without(link)) return;  // an event will report it
+  // An event will report it.
+  if (!link.connection->status().ok() && (can_do_without(link) || mending_.is_possible())) return;
   fail(absl::UnavailableError(fmt::format("{} takes no messages", link.connection->peer_name())));
 }
 
@@ -154,10 +180,14 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
   protocol::OpenTable open = to_wire(number, options, type);
   const bool is_saved = checkpointing_.resumed() != nullptr && Checkpointing::saves(options.name);
   if (is_saved) open.checkpoint = options_.resume;
+  opening_ = open;
   for (const std::unique_ptr<ServerLink>& link : links_) control(*link, open);
   const auto opened = [&] {
-    return std::all_of(links_.begin(), links_.end(),
-                       [&](const auto& link) { return link->shards.size() > number; });
+    return std::all_of(links_.begin(), links_.end(), [&](const auto& link) {
+      // A copy that takes a server's place tells again where its tables are.
+      const bool is_there = !mending_.is_possible() || (link->is_up() && link->connection->status().ok());
+      return is_there && link->shards.size() > number;
+    });
   };
   // Servers may have much to read.
   const std::uint32_t timeout_ms = is_saved ? options_.clock_timeout_ms : options_.timeout_ms;
@@ -184,13 +214,14 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
 
 bool SessionCore::poll() {
   rows_until_poll_ = kRowsUntilPoll;
+  mending_.step();
   const std::size_t count = transport_->poll(events_);
   for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   for (const std::unique_ptr<ServerLink>& link : links_) {
-    if (link->is_dead) continue;
+    if (link->is_dead || link->state == ServerLink::State::kLost) continue;
     link->control.flush(*link->connection);
     if (link->push_ring) link->push_ring->return_credit();  // none if the hello has failed
-    if (link->owes_word && sending_ == 0 && !left_) say_what_is_known(*link);
+    if (link->owes_word && link->is_up() && sending_ == 0 && !left_) say_what_is_known(*link);
   }
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (!left_) table->send_put_off();
@@ -200,12 +231,12 @@ bool SessionCore::poll() {
 }
 
 void SessionCore::on_event(const transport::Event& event) {
-  if (event.connection == nullptr) return;
+  if (event.connection == nullptr || event.connection->user_data == 0) return;  // of a server that is gone
   ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
   const bool is_said =
       event.kind == transport::Event::Kind::kMessage || event.kind == transport::Event::Kind::kNotification;
   // Nobody waits for the last messages of a dead server, and those of a refused server must be ignored.
-  if ((link.is_dead || link.is_refused) && is_said) return;
+  if ((link.is_dead || link.is_refused || link.state == ServerLink::State::kLost) && is_said) return;
   absl::Status status;
   switch (event.kind) {
     case transport::Event::Kind::kMessage:
@@ -220,6 +251,10 @@ void SessionCore::on_event(const transport::Event& event) {
     case transport::Event::Kind::kDisconnected:
       // A server that has not said goodbye may not have taken the last updates. The message has its name
       // already.
+      if (!link.said_goodbye && mending_.is_possible()) {
+        mending_.lose(link);
+        return;
+      }
       if (!link.said_goodbye && !lose(link))
         fail(absl::UnavailableError(std::string(link.connection->status().message())));
       link.said_goodbye = true;
@@ -238,13 +273,16 @@ void SessionCore::on_event(const transport::Event& event) {
 absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte> bytes) {
   absl::StatusOr<protocol::ControlMessage> message = protocol::decode_control(bytes);
   if (!message.ok()) return message.status();
-  if (const auto* welcome = std::get_if<protocol::Welcome>(&*message))
-    return take_welcome(link, *welcome, ground());
+  if (const auto* welcome = std::get_if<protocol::Welcome>(&*message)) {
+    RETURN_IF_ERROR(take_welcome(link, *welcome, ground()));
+    return link.state == ServerLink::State::kJoining ? mending_.on_welcome(link, *welcome) : absl::OkStatus();
+  }
   if (const auto* opened = std::get_if<protocol::TableOpened>(&*message)) {
-    if (opened->table != link.shards.size() || !is_opening_ || opened->table > tables_.size())
+    const bool is_open = link.state == ServerLink::State::kJoining && opened->table < tables_.size();
+    if (opened->table != link.shards.size() || !(is_open || is_opening_) || opened->table > tables_.size())
       return absl::InvalidArgumentError("opened a table that nobody asked for");
     link.shards.push_back(opened->shard.as<transport::RemoteDescriptor>());
-    return absl::OkStatus();
+    return is_open ? mending_.on_table(link, *opened) : absl::OkStatus();
   }
   if (const auto* added = std::get_if<protocol::RegionAdded>(&*message)) return on_region(link, *added);
   if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
@@ -286,8 +324,10 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
 absl::Status SessionCore::on_region(ServerLink& link, const protocol::RegionAdded& added) {
   if (added.lane >= link.lanes.size())
     return absl::InvalidArgumentError(fmt::format("added a region to lane {}", added.lane));
-  if (added.table < tables_.size()) return tables_[added.table]->on_region(link, added);
-  if (!is_opening_ || added.table > tables_.size())
+  const bool is_of_open_table =
+      link.state == ServerLink::State::kJoining && added.table == link.shards.size();
+  if (added.table < tables_.size() && !is_of_open_table) return tables_[added.table]->on_region(link, added);
+  if (!(is_opening_ || is_of_open_table) || added.table > tables_.size())
     return absl::InvalidArgumentError("added a region to a table that nobody has opened");
   link.regions.push_back(added);  // for add_server()
   return absl::OkStatus();
@@ -316,6 +356,8 @@ absl::Status SessionCore::on_bulk(ServerLink& link, const protocol::BulkMessage&
   const protocol::BulkHeader& header = message.header;
   const bool has_result = header.kind == protocol::BulkKind::kResult;
   const bool has_gone = header.kind == protocol::BulkKind::kGone;
+  if (link.state == ServerLink::State::kJoining)
+    return absl::InvalidArgumentError("told of rows or clocks before this worker had adopted it");
   if (!protocol::comes_from_server(header.kind) || header.lane >= link.lanes.size()) {
     return absl::InvalidArgumentError(fmt::format("sent a message of kind {} for lane {}",
                                                   static_cast<std::uint32_t>(header.kind), header.lane));
@@ -419,6 +461,7 @@ void SessionCore::on_completion(const transport::Event& event) {
     // A failed read is followed by the end of its connection. If that fails the session, nobody needs to know
     // that the read has ended.
     const bool is_ok = event.result == transport::OperationResult::kOk;
+    if (!is_ok && mending_.is_possible()) return mending_.lose(link);
     if (is_ok || link.is_dead || lose(link)) link.reads.end(id.number());
     return;
   }
@@ -447,7 +490,12 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
   bool done = false;
   do {
     if (!poll() && status_.ok()) {
-      pause ? pause(now - start) : transport_->wait(now + std::min<transport::Duration>(left, kWaitSlice));
+      if (pause) {
+        pause(now - start);
+      } else {
+        transport_->wait(
+            std::min(now + std::min<transport::Duration>(left, kWaitSlice), mending_.next_step()));
+      }
     }
     const transport::TimePoint before = std::exchange(now, transport_->now());
     left -= std::min<transport::Duration>(now - before, kLongestTurn);
@@ -496,6 +544,7 @@ bool SessionCore::may_ship_ahead(std::uint64_t rows) {
 
 absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> message,
                                const transport::MemoryRegion& region) {
+  if (link.sent != nullptr) return send_kept(link, {.bytes = message, .region = &region});
   const Sending sending(*this);
   const auto try_send = [&] { return link.inbox->try_send(message, region); };
   transport::SendResult result = try_send();
@@ -517,6 +566,53 @@ absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> mess
   return status_;
 }
 
+/// To a server that has copies. Returns when the message is sent to the one that serves, whichever that is.
+absl::Status SessionCore::send_kept(ServerLink& link, KeptMessage message) {
+  const Sending sending(*this);
+  transport::SendResult result = transport::SendResult::kNoCredit;
+  const auto sent = [&] {
+    if (link.is_up()) result = try_send_kept(link, message);
+    return result == transport::SendResult::kSent ||
+           (link.is_up() && result == transport::SendResult::kFailed);
+  };
+  while (result != transport::SendResult::kSent) {
+    RETURN_IF_ERROR(wait_until(sent, options_.timeout_ms, [&] {
+      return fmt::format("{} to take updates: its inbox is full", link.connection->peer_name());
+    }));
+    if (result != transport::SendResult::kFailed) continue;
+    if (link.connection->status().ok()) {
+      fail(absl::UnavailableError(fmt::format("{} takes no updates", link.connection->peer_name())));
+      return status_;
+    }
+    mending_.lose(link);
+  }
+  link.sent->add(std::move(message));
+  return absl::OkStatus();
+}
+
+/// One that is to be kept; if it is sent, it knows where it lies in the server's ring.
+transport::SendResult SessionCore::try_send_kept(ServerLink& link, KeptMessage& message) {
+  link.sent->forget_up_to(link.inbox->delivered_position());
+  std::span<const std::byte> bytes = message.bytes;
+  const transport::MemoryRegion* region = message.region;
+  if (message.stays && link.reads_in_place) {
+    const absl::StatusOr<transport::RemoteDescriptor> granted = link.connection->grant(*message.region);
+    if (!granted.ok())
+      return absl::IsAborted(granted.status()) ? transport::SendResult::kNoCredit
+                                               : transport::SendResult::kFailed;
+    const auto offset = static_cast<std::size_t>(bytes.data() - region->bytes().data());
+    const auto place = protocol::Descriptor::of(granted->slice(offset, bytes.size()));
+    const protocol::BulkHeader header{.kind = protocol::BulkKind::kElsewhere};
+    std::memcpy(message.slot->bytes.data(), &header, sizeof header);
+    std::memcpy(message.slot->bytes.data() + sizeof header, &place, sizeof place);
+    bytes = message.slot->bytes.first(sizeof header + sizeof place);
+    region = message.slot->region;
+  }
+  const transport::SendResult result = link.inbox->try_send(bytes, *region);
+  if (result == transport::SendResult::kSent) message.end = link.inbox->sent_position();
+  return result;
+}
+
 bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
   using Kind = protocol::KeyRequests::Kind;
   const std::size_t answers = protocol::KeyRequests::is_answered(requests.kind) ? requests.rows.size() : 0;
@@ -534,30 +630,65 @@ bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
 
 bool SessionCore::try_send(ServerLink& link, std::span<const std::byte> message,
                            const transport::MemoryRegion& region) {
-  if (link.is_dead) return false;
+  if (!link.is_up()) return false;
   const transport::SendResult result = link.inbox->try_send(message, region);
   if (result == transport::SendResult::kFailed && link.connection->status().ok())
     fail(absl::UnavailableError(fmt::format("{} takes no updates", link.connection->peer_name())));
-  return result == transport::SendResult::kSent;
+  if (result != transport::SendResult::kSent) return false;
+  if (link.sent != nullptr && protocol::is_logged(base::load_once<protocol::BulkHeader>(message.data()).kind))
+    link.sent->add({.bytes = message, .region = &region, .end = link.inbox->sent_position()});
+  return true;
 }
 
 absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeader& header,
                                      std::span<const std::uint64_t> words) {
   const Sending sending(*this);
+  if (link.sent != nullptr && protocol::is_logged(header.kind)) {
+    const absl::StatusOr<LocalSpan> slot = link.sent->take_slot();
+    if (!slot.ok()) {
+      fail(slot.status());
+      return status_;
+    }
+    assert(sizeof header + words.size_bytes() <= SentMessages::kSlotBytes);
+    std::memcpy(slot->bytes.data(), &header, sizeof header);
+    if (!words.empty()) std::memcpy(slot->bytes.data() + sizeof header, words.data(), words.size_bytes());
+    return send_kept(link, {.bytes = slot->bytes.first(sizeof header + words.size_bytes()),
+                            .region = slot->region,
+                            .slot = *slot});
+  }
+  const transport::Connection* const connection = link.connection.get();
+  // What concerns this connection alone is not said to another copy.
+  const auto is_void = [&] { return link.is_dead || link.connection.get() != connection || !link.is_up(); };
   std::span<std::byte> slot;
   absl::Status status = wait_until(
-      [&] { return link.is_dead || !(slot = link.small.slot(*link.inbox)).empty(); }, options_.timeout_ms,
+      [&] { return is_void() || !(slot = link.small.slot(*link.inbox)).empty(); }, options_.timeout_ms,
       [&] { return fmt::format("{} to take messages", link.connection->peer_name()); });
-  if (!status.ok() || link.is_dead) return status;
+  if (!status.ok() || is_void()) return status;
   std::memcpy(slot.data(), &header, sizeof header);
   if (!words.empty()) std::memcpy(slot.data() + sizeof header, words.data(), words.size_bytes());
-  status = send(link, slot.first(sizeof header + words.size_bytes()), link.small.region());
+  const std::span<const std::byte> message = slot.first(sizeof header + words.size_bytes());
+  if (link.sent != nullptr) {
+    status = wait_until([&] { return is_void() || try_send(link, message, link.small.region()); },
+                        options_.timeout_ms,
+                        [&] { return fmt::format("{} to take messages", link.connection->peer_name()); });
+    if (is_void()) return status;
+  } else {
+    status = send(link, message, link.small.region());
+  }
   link.small.sent(link.inbox->sent_position());
   return status;
 }
 
 absl::Status SessionCore::send_place(ServerLink& link, std::span<const std::byte> message,
                                      const transport::MemoryRegion& region) {
+  if (link.sent != nullptr) {
+    const absl::StatusOr<LocalSpan> slot = link.sent->take_slot();
+    if (!slot.ok()) {
+      fail(slot.status());
+      return status_;
+    }
+    return send_kept(link, {.bytes = message, .region = &region, .stays = true, .slot = *slot});
+  }
   const absl::StatusOr<transport::RemoteDescriptor> granted = link.connection->grant(region);
   if (!granted.ok()) {
     // A server takes grants whenever it polls: whoever does not for so long is no reason to wait.
@@ -606,6 +737,7 @@ absl::Status SessionCore::tell_clock(consistency::Clock clock, Servers which) {
 void SessionCore::end_iteration() {
   if (iteration_.has_ended(clock_) || !any_table(&consistency::Rules::ends_early)) return;
   iteration_.end(clock_);
+  said_end_ = clock_;
   // Sent before the updates, so that the others need not wait for the updates to hear of it. One server tells
   // all.
   control(links_.front(), protocol::EndIteration{clock_});
@@ -652,6 +784,7 @@ absl::Status SessionCore::clock() {
 }
 
 absl::Status SessionCore::advance(bool is_barrier) {
+  if (scans_ == 0) mending_.forget_former();
   absl::Status status = wait_for_operations(
       [](const Operation& operation) { return operation.must_end_before(Milestone::kClock); });
   if (!status.ok()) return status;

@@ -4,8 +4,8 @@
 //
 // Tables and operations know nothing of the world but this class. So it has many functions; a third of them
 // return one thing. Each part with a state of its own is a class: ServerLinks, RunningOperations, Iteration,
-// Checkpointing, StagingPool. What remains here is what connects them: events, waiting, sending, the end of a
-// clock, and failing.
+// Checkpointing, Mending, StagingPool. What remains here is what connects them: events, waiting, sending, the
+// end of a clock, and failing.
 #pragma once
 
 #include <array>
@@ -28,6 +28,7 @@
 #include "worker/joining.hpp"
 #include "worker/lead.hpp"
 #include "worker/local_memory.hpp"
+#include "worker/mending.hpp"
 #include "worker/running_operations.hpp"
 #include "worker/server_links.hpp"
 #include "worker/thread_owner.hpp"
@@ -105,6 +106,9 @@ class SessionCore {
   absl::Status send_small(ServerLink& link, const protocol::BulkHeader& header,
                           std::span<const std::uint64_t> words);
 
+  /// Somebody reads in memory of servers for longer than a call of the session.
+  std::size_t& scans() { return scans_; }
+
   /// To all servers that are there; or to server 0.
   void tell_all(const protocol::ControlMessage& message);
   void tell_server_0(const protocol::ControlMessage& message) { control(links_.front(), message); }
@@ -149,14 +153,21 @@ class SessionCore {
   StagingPool& staging() { return staging_; }
 
  private:
+  friend class Mending;
+
   SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport);
 
   absl::Status join(transport::TimePoint deadline);
   absl::Status connect_to(std::uint32_t server, transport::TimePoint deadline);
   void control(ServerLink& link, const protocol::ControlMessage& message);
   Ground ground() {
-    return {*transport_, memory_, *heartbeat_, lead_, options_, node(), placement_.version()};
+    return {*transport_, memory_, *heartbeat_, lead_, options_, node(), mending_.configuration(), clock_};
   }
+  /// As control(), whatever state the link is in.
+  void say(ServerLink& link, const protocol::ControlMessage& message);
+  absl::Status send_kept(ServerLink& link, KeptMessage message);
+  transport::SendResult try_send_kept(ServerLink& link, KeptMessage& message);
+  void say_what_may_be_lost(ServerLink& link);
   void look_at_servers(transport::TimePoint now);
   void on_event(const transport::Event& event);
   absl::Status on_message(ServerLink& link, std::span<const std::byte> bytes);
@@ -217,6 +228,7 @@ class SessionCore {
   consistency::Clock barrier_clock_ = 0;
   Iteration iteration_;
   Checkpointing checkpointing_{*this};
+  Mending mending_;
   bool is_cutting_ = false;
   std::uint64_t epoch_ = 1;
   std::uint64_t rows_until_poll_ = 1;
@@ -226,12 +238,15 @@ class SessionCore {
   std::array<transport::Event, 64> events_;
   std::uint32_t sending_ = 0;  ///< how many Sending there are
   bool left_ = false;
-  bool is_opening_ = false;   ///< a table is being opened
-  bool has_no_node_ = false;  ///< this worker's own server is gone
+  bool is_opening_ = false;           ///< a table is being opened
+  protocol::OpenTable opening_;       ///< the newest table that was opened, or is
+  consistency::Clock said_end_ = -1;  ///< the newest iteration that this worker has ended
+  bool has_no_node_ = false;          ///< this worker's own server is gone
   absl::Status status_;
   absl::Status lost_updates_;  ///< a loss that no clock has reported yet
   SessionStatistics counters_;
   std::size_t rows_held_ = 0;
+  std::size_t scans_ = 0;
 };
 
 }  // namespace verbena::worker

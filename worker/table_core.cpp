@@ -158,6 +158,11 @@ absl::Status TableCore::on_gone(ServerLink& /*link*/, const protocol::BulkMessag
       fmt::format("says that rows of table {} are gone, which is not sparse", message.header.table));
 }
 
+absl::Status TableCore::on_server_back(ServerLink& /*link*/, const transport::RemoteDescriptor& /*shard*/) {
+  return absl::UnimplementedError(
+      fmt::format("has table \"{}\", which is dynamic: there are no copies of its rows", options_.name));
+}
+
 absl::Status TableCore::on_region(ServerLink& /*link*/, const protocol::RegionAdded& added) {
   return absl::InvalidArgumentError(fmt::format("added a region to table {}", added.table));
 }

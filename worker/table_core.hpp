@@ -96,6 +96,8 @@ class TableCore {
 
   // ---- what the session calls
 
+  /// A copy has taken the server's place, and has the table at `shard`, and the regions of link.regions.
+  virtual absl::Status on_server_back(ServerLink& link, const transport::RemoteDescriptor& shard);
   /// Called when every server has opened its shard: for one server after the other, in the order of ranks.
   virtual absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) = 0;
   /// The server has keys of the table.

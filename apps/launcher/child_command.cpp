@@ -57,7 +57,7 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
     if (!joined.ok()) return fail(joined.status());
     rendezvous = *std::move(joined);
     job.transport.secret = rendezvous->secret();
-    addresses.emplace(*rendezvous, options.job.servers);
+    addresses.emplace(*rendezvous, options.job.server_processes());
   }
   std::optional<SharedWord> stop_word;
   if (saves_first) {

@@ -345,6 +345,7 @@ void ClusterProcess::follow(const JobsResult& result, bool lost) {
 
 absl::Status share_out(std::uint32_t size, RunOptions& run) {
   JobOptions& job = run.job;
+  RETURN_IF_ERROR(check_replicas(job));
   if (run.baseline) {
     return absl::InvalidArgumentError(fmt::format("--baseline is one process; {} were started", size));
   }

@@ -24,6 +24,7 @@ std::vector<std::string> common_arguments(const JobOptions& job) {
   if (!transport.device.empty()) arguments.push_back(flag("device", transport.device));
   if (transport.device_port != 0) arguments.push_back(flag("device-port", transport.device_port));
   if (!transport.network.empty()) arguments.push_back(flag("network", transport.network));
+  if (job.replicas > 0) arguments.push_back(flag("replicas", job.replicas));
   if (job.budget_mb_per_s > 0) arguments.push_back(flag("budget", job.budget_mb_per_s));
   arguments.push_back(flag("silence-timeout", job.silence_timeout_ms));
   if (job.verbose) arguments.emplace_back("--verbose");
@@ -53,8 +54,8 @@ std::vector<Launcher::Command> commands_of(const Application& application, const
                                            const RunOptions& run) {
   if (run.baseline) return {worker_command(application, options, run, 0)};
   std::vector<Launcher::Command> commands;
-  for (std::uint32_t rank = 0; rank < run.job.servers; ++rank)
-    commands.push_back(server_command(run.job, rank));
+  for (std::uint32_t number = 0; number < run.job.server_processes(); ++number)
+    commands.push_back(server_command(run.job, number));
   for (std::uint32_t rank = 0; rank < run.job.workers; ++rank) {
     commands.push_back(worker_command(application, options, run, rank));
   }
@@ -63,17 +64,24 @@ std::vector<Launcher::Command> commands_of(const Application& application, const
 
 }  // namespace
 
-Launcher::Command server_command(const JobOptions& job, std::uint32_t rank) {
+Launcher::Command server_command(const JobOptions& job, std::uint32_t number) {
   std::vector<std::string> arguments = common_arguments(job);
   arguments.insert(arguments.begin(), "server");
   arguments.insert(arguments.end(),
-                   {flag("server-rank", rank), flag("server-threads", job.chosen_server_threads()),
+                   {flag("server-rank", number), flag("server-threads", job.chosen_server_threads()),
                     flag("lanes", job.chosen_lanes())});
-  return {fmt::format("server {}", rank), std::move(arguments), true};
+  const std::uint32_t rank = number % job.servers;
+  const std::uint32_t copy = number / job.servers;
+  Launcher::Command command{
+      .name = copy == 0 ? fmt::format("server {}", rank) : fmt::format("copy {} of server {}", copy, rank),
+      .arguments = std::move(arguments),
+      .server = true};
+  if (job.replicas > 0) command.copy = {.server = rank, .copy = copy};
+  return command;
 }
 
 absl::Status check_host(const JobOptions& job) {
-  RETURN_IF_ERROR(check_memory(job, job.servers, job.workers));
+  RETURN_IF_ERROR(check_memory(job, job.server_processes(), job.workers));
   // Tries the device here, so that what it lacks is reported once, and not by each process.
   if (is_decided_for(job.transport, transport::Reach::kHost)) return absl::OkStatus();
   return make_transport(job.transport).status();
@@ -82,7 +90,9 @@ absl::Status check_host(const JobOptions& job) {
 absl::Status prepare_host_run(RunOptions& run, Application& application) {
   run.job.transport = decided(run.job.transport, transport::Reach::kHost);
   if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
-  decide_consistency(run.job, application, !run.baseline && is_one_node(run.job));
+  if (run.baseline) run.job.replicas = 0;
+  // There are no copies of rows that move.
+  decide_consistency(run.job, application, !run.baseline && run.job.replicas == 0 && is_one_node(run.job));
   RETURN_IF_ERROR(check_all(application, run));
   if (application.iterations() == 0) {
     // Nothing is trained: so there is no work for several processes.

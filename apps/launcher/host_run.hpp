@@ -16,7 +16,7 @@ absl::Status prepare_host_run(RunOptions& run, Application& application);
 /// Whether this host has what the job needs. REQUIRES: the transport is decided.
 absl::Status check_host(const JobOptions& job);
 /// The command of one of the job's servers.
-Launcher::Command server_command(const JobOptions& job, std::uint32_t rank);
+Launcher::Command server_command(const JobOptions& job, std::uint32_t number);
 
 struct HostRunEnd {
   absl::Status status;  ///< the failure that caused the others

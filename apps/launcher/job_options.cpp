@@ -54,6 +54,14 @@ void add_size_options(CLI::App& command, JobOptions& options) {
       ->type_name("S")
       ->group(kProcessOptions)
       ->capture_default_str();
+  add_number(
+      command, "--replicas", options.replicas,
+      "Copies of each server, in processes of their own: when a server dies, a copy takes its place, and "
+      "nothing is lost (docs/elasticity.md). For a run on one host, and tables whose rows stay.",
+      {0, 1})
+      ->type_name("K")
+      ->group(kProcessOptions)
+      ->capture_default_str();
   add_number(command, "--workers", options.workers, "Worker processes; the data is split over them.",
              {1, most})
       ->type_name("W")
@@ -351,6 +359,14 @@ absl::Status check_application(Application& application, const JobOptions& optio
   return application.check(baseline ? 1 : options.total_workers());
 }
 
+/// Those are decided about by the launcher of a run on one host, which knows who has ended.
+absl::Status check_replicas(const JobOptions& options) {
+  if (options.replicas == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--replicas: expected with verbena run on one host, for an application of its own; not under mpirun or "
+      "srun, for processes started by hand, or for a program of yours");
+}
+
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here) {
   const SessionOptions session;
   const std::uint64_t inboxes = std::uint64_t{servers_here} * options.total_workers() * session.inbox_bytes;
@@ -394,6 +410,7 @@ TransportOptions decided_by_hand(const JobOptions& options) {
 }
 
 absl::Status check_by_hand(const JobOptions& options) {
+  RETURN_IF_ERROR(check_replicas(options));
   JobOptions job = options;
   job.transport = decided_by_hand(options);
   RETURN_IF_ERROR(check(job));
@@ -519,14 +536,15 @@ std::string effective(const JobOptions& options) {
   if (checkpoints.increments) saving += fmt::format(" --checkpoint-increments={}", *checkpoints.increments);
   if (!checkpoints.resume_from.empty()) saving += " --resume-from=" + checkpoints.resume_from;
   return fmt::format(
-      "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
+      "--servers={}{} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
       "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={} "
       "--budget={} --silence-timeout={}{}{}{}{}",
-      options.servers, options.workers, options.threads, options.consistency, options.read_path,
-      options.transport.transport, options.transport.device, options.transport.device_port,
-      options.chosen_server_threads(), options.chosen_lanes(), options.job,
-      absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
-      options.silence_timeout_ms, options.outlives_workers ? " --outlive-workers" : "",
+      options.servers, options.replicas == 0 ? "" : fmt::format(" --replicas={}", options.replicas),
+      options.workers, options.threads, options.consistency, options.read_path, options.transport.transport,
+      options.transport.device, options.transport.device_port, options.chosen_server_threads(),
+      options.chosen_lanes(), options.job, absl::StrJoin(options.addresses, ","), options.transport.network,
+      options.budget_mb_per_s, options.silence_timeout_ms,
+      options.outlives_workers ? " --outlive-workers" : "",
       options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="), saving);
 }
 

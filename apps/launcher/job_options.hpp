@@ -35,9 +35,10 @@ struct CheckpointSettings {
 struct JobOptions {
   // --- what the job is
   std::uint32_t servers = 1;
-  std::uint32_t workers = 1;  ///< processes
-  std::uint32_t threads = 1;  ///< workers in each of them
-  std::string consistency;    ///< empty: not given; decide_consistency()
+  std::uint32_t replicas = 0;  ///< copies of each server, besides the one that serves
+  std::uint32_t workers = 1;   ///< processes
+  std::uint32_t threads = 1;   ///< workers in each of them
+  std::string consistency;     ///< empty: not given; decide_consistency()
   TransportOptions transport;
   std::string read_path = "auto";
   double budget_mb_per_s = 0;               ///< managed communication; 0: none
@@ -57,6 +58,9 @@ struct JobOptions {
   bool verbose = false;
 
   [[nodiscard]] std::uint32_t total_workers() const { return workers * threads; }
+  /// All copies of all servers. They are numbered: first those that serve at the beginning, by their ranks,
+  /// then the next copy of each, and so on.
+  [[nodiscard]] std::uint32_t server_processes() const { return servers * (1 + replicas); }
   [[nodiscard]] std::uint32_t chosen_server_threads() const;
   [[nodiscard]] std::uint32_t chosen_lanes() const;
 };
@@ -86,6 +90,8 @@ inline constexpr const char* kProcessOptions = "Processes";  ///< their group in
 
 /// INVALID_ARGUMENT in one line: too many workers in all, or options that exclude each other.
 absl::Status check(const JobOptions& options);
+/// INVALID_ARGUMENT if servers are to have copies. For jobs that are started in ways that do not know them.
+absl::Status check_replicas(const JobOptions& options);
 /// INVALID_ARGUMENT if the buffers of so many of the job's server and worker processes do not fit into this
 /// host's memory.
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here);

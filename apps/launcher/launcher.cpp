@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "apps/report/exit_status.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -29,6 +30,7 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
   while (any_running(false)) {
     wait(signals);
     if (absl::Status status = rendezvous_->serve(); !status.ok()) fail(Cause::kOwnError, std::move(status));
+    if (succession_ != nullptr) succession_->poll([&](const auto& suspect) { end_suspect(suspect); });
     while (const std::optional<int> number = signals.take()) on_signal(*number);
     for (Child& child : children_) {
       if (!child.process.running()) continue;
@@ -57,7 +59,11 @@ void Launcher::wait(const StopSignals& signals) {
     const int events = rendezvous_->wants_to_write(rank) ? POLLIN | POLLOUT : POLLIN;
     wanted.push_back({rendezvous_->descriptor(rank), static_cast<short>(events), 0});
   }
-  const int timeout_ms = poll_timeout_ms();
+  int timeout_ms = poll_timeout_ms();
+  if (succession_ != nullptr) {
+    succession_->add_descriptors(wanted);
+    timeout_ms = succession_->timeout_ms(timeout_ms);
+  }
   if (::poll(wanted.data(), wanted.size(), timeout_ms) < 0 && errno != EINTR) {
     const int error = errno;
     fail(Cause::kOwnError, absl::InternalError(fmt::format("poll: {}", std::strerror(error))));
@@ -79,6 +85,12 @@ absl::Status Launcher::start(const std::vector<Command>& commands) {
     if (!word.ok()) return word.status();
     stop_word_.emplace(*std::move(word));
   }
+  if (std::any_of(commands.begin(), commands.end(),
+                  [](const Command& one) { return one.copy.has_value(); })) {
+    absl::StatusOr<std::unique_ptr<Succession>> succession = Succession::begin(*secret);
+    if (!succession.ok()) return succession.status();
+    succession_ = *std::move(succession);
+  }
   rendezvous_.emplace(static_cast<std::uint32_t>(commands.size()), *std::move(secret));
   for (const Command& command : commands) {
     const absl::StatusOr<int> seat = rendezvous_->add();
@@ -89,6 +101,7 @@ absl::Status Launcher::start(const std::vector<Command>& commands) {
     if (!process.ok()) return process.status();
     children_.push_back({.process = *std::move(process),
                          .server = command.server,
+                         .copy = command.copy,
                          .history = {.must_finish = command.role.has_value()}});
   }
   return absl::OkStatus();
@@ -127,7 +140,30 @@ void Launcher::on_line(Child& child, std::string_view line) {
   if (monitor_.failed()) stop_all();
 }
 
+/// Others wait for it. It may be stopped, and could go on one day: that it has ended must be certain.
+void Launcher::end_suspect(const cluster::Controller::Suspect& suspect) {
+  for (Child& child : children_) {
+    const bool is_it = child.copy && child.copy->server == suspect.who.server &&
+                       child.copy->copy == suspect.who.copy && child.process.running();
+    if (!is_it || stopping_) continue;
+    monitor_.print(fmt::format("{} shows no sign of life, and is ended: {}", child.process.name(),
+                               base::printable(suspect.why)));
+    child.process.signal(SIGKILL);
+  }
+}
+
+/// The child was killed, and a copy of it goes on.
+bool Launcher::is_replaced(Child& child, int wait_status) {
+  if (!child.copy || !WIFSIGNALED(wait_status) || stopping_ || signal_ != 0 || !any_running(true))
+    return false;
+  const absl::StatusOr<std::string> next = succession_->remove(*child.copy);
+  if (!next.ok()) return false;
+  monitor_.print(fmt::format("{} {}: {}", child.process.name(), describe_end(wait_status), *next));
+  return true;
+}
+
 void Launcher::on_end(Child& child, int wait_status) {
+  if (is_replaced(child, wait_status)) return;
   std::optional<job::FailedMessage> failed =
       judge_end(child.process.name(), wait_status, child.history, memory_kills_before_);
   if (failed) fail(*failed->cause, std::move(failed->status));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "apps/launcher/run_monitor.hpp"
 #include "apps/launcher/shared_word.hpp"
 #include "apps/launcher/stop_signals.hpp"
+#include "apps/launcher/succession.hpp"
 #include "job/embedded_rendezvous.hpp"
 #include "job/run_secret.hpp"
 
@@ -26,6 +28,7 @@ class Launcher {
     std::vector<std::string> arguments;
     bool server = false;
     std::optional<job::ProgramRole> role = std::nullopt;  ///< as for ChildProcess::start()
+    std::optional<Succession::Copy> copy = std::nullopt;  ///< of a server that has others
   };
 
   /// `saves_first`: after a signal workers go on until what they train is saved, however long that takes, and
@@ -47,10 +50,13 @@ class Launcher {
   struct Child {
     ChildProcess process;
     bool server = false;
+    std::optional<Succession::Copy> copy;
     ChildHistory history = {};
   };
 
   absl::Status start(const std::vector<Command>& commands);
+  void end_suspect(const cluster::Controller::Suspect& suspect);
+  [[nodiscard]] bool is_replaced(Child& child, int wait_status);
   void wait(const StopSignals& signals);
   [[nodiscard]] int poll_timeout_ms() const;
   void on_signal(int number);
@@ -68,6 +74,7 @@ class Launcher {
   std::optional<SharedWord> stop_word_;       ///< if `saves_first_`: for StopAgreement
   std::optional<job::RunSecret> run_secret_;  ///< nullopt: `verbena table` cannot look into this run
   std::optional<job::RendezvousHost> rendezvous_;
+  std::unique_ptr<Succession> succession_;  ///< nullptr: servers have no copies
   std::deque<Child> children_;
   const MemoryKills memory_kills_before_ = count_memory_kills();
   bool stopping_ = false;

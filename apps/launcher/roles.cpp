@@ -13,6 +13,7 @@
 #include "apps/conditions/competitors.hpp"
 #include "apps/conditions/slowdown.hpp"
 #include "apps/launcher/short_slices.hpp"
+#include "apps/launcher/succession.hpp"
 #include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
@@ -24,18 +25,34 @@
 namespace verbena::apps {
 namespace {
 
+/// Where this process learns which copies servers have; nullptr: they have none.
+std::shared_ptr<cluster::StoredConfiguration> configuration_for(const JobOptions& job) {
+  return job.replicas == 0 ? nullptr : configuration_of(::getppid(), job.transport.secret);
+}
+
+/// `addresses`: of all copies of all servers, by number.
+cluster::Configuration first_configuration(const JobOptions& job, const std::vector<std::string>& addresses) {
+  cluster::Configuration first{.number = 1, .servers = {}};
+  first.servers.resize(job.servers);
+  for (std::uint32_t number = 0; number < addresses.size(); ++number)
+    first.servers[number % job.servers].push_back(addresses[number]);
+  return first;
+}
+
 absl::Status serve(const Role& role, transport::Transport& transport, const std::atomic<bool>& stop) {
   const JobOptions& job = role.job;
   const std::string address = role.addresses == nullptr
                                   ? server_addresses(job)[role.rank]
                                   : fresh_address(job.transport, ::getppid(), role.rank);
+  const auto configuration = configuration_for(job);
   absl::StatusOr<std::unique_ptr<server::Server>> made =
       server::Server::create(transport, {.address = address,
-                                         .rank = role.rank,
+                                         .rank = role.rank % job.servers,
                                          .servers = job.servers,
                                          .workers = job.total_workers(),
                                          .outlives_workers = job.outlives_workers,
                                          .silence_timeout_ms = job.silence_timeout_ms,
+                                         .configuration = configuration,
                                          .threads = job.chosen_server_threads(),
                                          .lanes = job.chosen_lanes(),
                                          .push_budget_mb_per_s = job.budget_mb_per_s});
@@ -43,8 +60,9 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
   if (role.addresses != nullptr) {
     const std::string own = transport.listening_address();
     RETURN_IF_ERROR(job::check_can_be_found(own));
-    const absl::Status met = role.addresses->addresses(own, stop).status();
-    if (!met.ok()) return met;
+    const absl::StatusOr<std::vector<std::string>> met = role.addresses->addresses(own, stop);
+    if (!met.ok()) return met.status();
+    if (configuration != nullptr) configuration->propose(first_configuration(job, *met));
   }
   if (shares_cores(job)) ask_for_short_slices();
   return server::drive(**made, transport, stop);
@@ -128,6 +146,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   absl::StatusOr<std::vector<std::string>> addresses =
       role.addresses == nullptr ? server_addresses(job) : role.addresses->addresses("", stop_at_once);
   if (!addresses.ok()) return addresses.status();
+  addresses->resize(job.servers);  // the others follow these
   // All threads of a process belong to one node.
   const std::uint32_t node = role.own_server.value_or(role.rank % job.servers);
   absl::StatusOr<std::unique_ptr<transport::Transport>> transport =
@@ -141,6 +160,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .silence_timeout_ms = job.silence_timeout_ms,
                                .resume = job.checkpoints.resume_from,
                                .transport = *std::move(transport),
+                               .configuration = configuration_for(job),
                                .update_budget_mb_per_s = job.budget_mb_per_s};
   // Not if there are competitor threads: they must get the core as the kernel decides.
   if (shares_cores(job) && (*competitors)->count() == 0) ask_for_short_slices();

@@ -18,8 +18,9 @@
 namespace verbena::apps {
 
 struct Role {
-  JobOptions job;          ///< its transport is decided
-  std::uint32_t rank = 0;  ///< of this process among its kind
+  JobOptions job;  ///< its transport is decided
+  /// Of this process among its kind; of a server's, see JobOptions::server_processes().
+  std::uint32_t rank = 0;
   /// For a worker process: the server of the node that it belongs to. nullopt: its rank modulo the number of
   /// servers.
   std::optional<std::uint32_t> own_server = std::nullopt;

@@ -9,12 +9,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include <verbena/network.hpp>
 
 namespace verbena {
+
+namespace cluster {
+class ConfigurationSource;
+}  // namespace cluster
 
 struct ServerOptions {
   // --- behaviour
@@ -35,6 +40,9 @@ struct ServerOptions {
   /// count as silence.
   std::uint32_t silence_timeout_ms = 5000;
   NetworkOptions network = {};
+  /// For this project's own programs: where to learn which copies each server has. Then `address` is that of
+  /// this copy, as configurations name it. nullptr: each server has one copy.
+  std::shared_ptr<cluster::ConfigurationSource> configuration = nullptr;
   // --- performance
   /// 1: one thread does everything, which is best if workers need the cores. n: one thread receives and
   /// sends, n − 1 threads apply updates.

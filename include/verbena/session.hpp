@@ -35,6 +35,9 @@
 
 namespace verbena {
 
+namespace cluster {
+class ConfigurationSource;
+}  // namespace cluster
 namespace transport {
 class Transport;
 }  // namespace transport
@@ -79,6 +82,9 @@ struct SessionOptions {
   /// For this project's own tests and tools: the transport to use instead of `network`. Only the session
   /// drives it. nullptr: the transport that the servers' addresses name.
   std::shared_ptr<transport::Transport> transport = nullptr;
+  /// For this project's own programs: where to learn which copies each server has. Then `servers` only says
+  /// how many servers there are. nullptr: each has one, and its death ends the session.
+  std::shared_ptr<cluster::ConfigurationSource> configuration = nullptr;
   // --- performance
   /// Size of the ring for this worker's updates on each server. With a larger ring, large batches wait less
   /// for room. A server on this host reads large updates where they lie, in messages of up to an eighth of

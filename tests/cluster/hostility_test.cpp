@@ -140,8 +140,13 @@ TEST(HostilityTest, StrangersAreRefusedAndTheJobGoesOn) {
       {protocol::encode(protocol::Welcome{.lanes = 1}), "before its hello"},
       {protocol::encode(protocol::Hello{.worker = 1, .workers = 3, .servers = 1}), "a job of 2 workers"},
       {protocol::encode(protocol::Hello{.worker = 1, .workers = 2, .servers = 1, .inbox_bytes = 7}), "rings"},
-      {protocol::encode(protocol::Hello{.worker = 1, .workers = 2, .servers = 1, .placement = 2}),
-       "version 1 of the placement"},
+      {protocol::encode(protocol::Hello{.worker = 1, .workers = 2, .servers = 1, .configuration = 2}),
+       "does not serve in configuration 1"},
+      {protocol::encode(protocol::Follow{.servers = 1, .workers = 2, .lanes = 1}), "no place for a copy"},
+      {protocol::encode(protocol::Follow{.servers = 1, .workers = 3, .lanes = 1}),
+       "wants to follow server 0"},
+      {protocol::encode(protocol::Followed{}), "is not followed"},
+      {protocol::encode(protocol::Adopted{}), "before its hello"},
   };
   for (const auto& [said, answer] : all) {
     Visitor visitor(servers);
@@ -372,6 +377,7 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       {"not Verbena", [](Peer& peer) { peer.say("what?"); }},
       {"hello twice", [](Peer& peer) { say_hello(peer, 1); }},
       {"only a server sends", control(protocol::Welcome{.lanes = 1})},
+      {"has adopted nothing", control(protocol::Adopted{})},
       {"opens table 7", control(other_table)},
       {"a checkpoint of clock 5 at clock 0", control(protocol::SaveRows{.clock = 5, .folder = "/tmp"})},
       {"part 1 of a checkpoint of clock 5 at clock 0",

@@ -80,6 +80,9 @@ struct PossibleFields {
     EXPECT_TRUE(std::has_single_bit(added.items));
     EXPECT_LT(static_cast<std::uint32_t>(added.kind), kRegionKinds);
   }
+  void operator()(const Follow& follow) const { EXPECT_LT(follow.server, follow.servers); }
+  void operator()(const Followed& /*followed*/) const {}
+  void operator()(const Adopted& /*adopted*/) const {}
   void operator()(const Observe& /*observe*/) const {}
   void operator()(const Observed& observed) const {
     EXPECT_LT(observed.server, observed.servers);
@@ -116,8 +119,10 @@ TEST(ProtocolFuzz, ControlMessages) {
                         .width = 50,
                         .name = "topic words",
                         .consistency = "essp:4"}),
-       encode(TableOpened{.table = 3, .shard = {14, 15, 16}}), encode(Goodbye{}),
-       encode(Failed{.code = 14, .reason = "worker 2 is gone"}), encode(EndIteration{.clock = 9}),
+       encode(TableOpened{.table = 3, .shard = {14, 15, 16}}),
+       encode(Goodbye{}),
+       encode(Failed{.code = 14, .reason = "worker 2 is gone"}),
+       encode(EndIteration{.clock = 9}),
        encode(
            KeyRequests{.kind = KeyRequests::Kind::kHandOver, .table = 3, .rows = {{7, 1}, {8, 1}, {9, 2}}}),
        encode(KeyAnswers{
@@ -126,9 +131,14 @@ TEST(ProtocolFuzz, ControlMessages) {
        encode(PushAnswer{.table = 3, .tag = 9, .records = 70, .moved = {0, 5, 66}}),
        encode(InstallAnswer{.table = 3, .tag = 9}),
        encode(RegionAdded{.table = 3, .lane = 1, .kind = RegionKind::kRows, .number = 2, .items = 64}),
-       encode(Observe{}), encode(Observed{.server = 1, .servers = 2, .lanes = 3}),
-       encode(Describe{.table = 1}), encode(Inspect{.table = 1, .text = "top(count=2)", .keys = {7, 8}}),
-       encode(Inspected{.rows = 3, .words_left = 2, .words = {1, 2, 3}})},
+       encode(Observe{}),
+       encode(Observed{.server = 1, .servers = 2, .lanes = 3}),
+       encode(Describe{.table = 1}),
+       encode(Inspect{.table = 1, .text = "top(count=2)", .keys = {7, 8}}),
+       encode(Inspected{.rows = 3, .words_left = 2, .words = {1, 2, 3}}),
+       encode(Follow{.server = 1, .servers = 2, .workers = 4, .lanes = 3, .records = 27}),
+       encode(Followed{.pid = 7, .log_credit = {8, 9, 10}}),
+       encode(Adopted{.configuration = 6})},
       extreme_numbers());
   GuardedMemory memory;
   std::array<int, std::variant_size_v<ControlMessage>> accepted{};
@@ -285,7 +295,7 @@ TEST(ProtocolFuzz, BulkMessages) {
       ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
     }
-    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kHeard);
+    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kLook);
     if (message->header.kind == BulkKind::kPackedUpdates)
       read_packed(*message, decompressor, packed_seen, compressed_seen);
     ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());

@@ -44,7 +44,8 @@ std::vector<ControlMessage> one_of_each() {
                 .server = 0,
                 .servers = 2,
                 .node = 1,
-                .placement = 6,
+                .configuration = 6,
+                .is_back = true,
                 .inbox_bytes = 4096,
                 .push_ring = {1, 2, 3},
                 .inbox_credit = {4, 5, 6},
@@ -55,7 +56,8 @@ std::vector<ControlMessage> one_of_each() {
                   .push_credit = {11, 12, 13},
                   .heartbeat = {20, 21, 22},
                   .clock_board = {23, 24, 25},
-                  .reads_in_place = true},
+                  .reads_in_place = true,
+                  .messages = 27},
           open_table(),
           TableOpened{.table = 3, .shard = {14, 15, 16}},
           Goodbye{},
@@ -82,7 +84,18 @@ std::vector<ControlMessage> one_of_each() {
                     .is_worker = true,
                     .rank = 3,
                     .code = 8,
-                    .reason = "no room"}};
+                    .reason = "no room"},
+          Follow{.pid = 7,
+                 .server = 1,
+                 .servers = 2,
+                 .workers = 4,
+                 .lanes = 3,
+                 .configuration = 6,
+                 .records = 27,
+                 .log_ring = {8, 9, 10},
+                 .heartbeat = {20, 21, 22}},
+          Followed{.pid = 7, .log_credit = {8, 9, 10}},
+          Adopted{.configuration = 6}};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
@@ -100,7 +113,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: whoever changes the layout must change kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\26\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\27\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
@@ -116,7 +129,7 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
                              .consistency = "asp",
                              .rule = "max",
                              .seed = 5}),
-            "VRBN\26\0\0\0\3\0\0\0\0\0\0\0"
+            "VRBN\27\0\0\0\3\0\0\0\0\0\0\0"
             "\3\0\0\0\2\0\0\0ab\2\1\0\0\0\0\0\0\5\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0asp\3\0\0\0max"
             "\1\0\0\0\4\0\0\0zero\5\0\0\0\0\0\0\0\6\0\0\0always\5\0\0\0never\0\0\0\0"s);
 }
@@ -124,18 +137,18 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
 TEST(ControlMessageTest, LayoutOfWhatObserversSayIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(inspect()),
-            "VRBN\26\0\0\0\20\0\0\0\0\0\0\0"
+            "VRBN\27\0\0\0\20\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\2\1\0\0\0\0\0\0\7\0\0\0\0\0\0\0\3\0\0\0top"
             "\2\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(Inspected{.rows = 258, .words_left = 9, .words = {3}}),
-            "VRBN\26\0\0\0\21\0\0\0\0\0\0\0"
+            "VRBN\27\0\0\0\21\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\11\0\0\0\0\0\0\0\1\0\0\0\3\0\0\0\0\0\0\0"s);
 }
 
 TEST(ControlMessageTest, LayoutOfWhatIsSaidOfCheckpointsIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(SaveRows{.clock = 258, .since = 3, .is_base = true, .folder = "/a"}),
-            "VRBN\26\0\0\0\22\0\0\0\0\0\0\0"
+            "VRBN\27\0\0\0\22\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0/a"s);
   EXPECT_EQ(encode(PartSaved{.clock = 258,
                              .stage = PartSaved::Stage::kWritten,
@@ -143,7 +156,7 @@ TEST(ControlMessageTest, LayoutOfWhatIsSaidOfCheckpointsIsFixed) {
                              .rank = 3,
                              .code = 8,
                              .reason = "b"}),
-            "VRBN\26\0\0\0\23\0\0\0\0\0\0\0"
+            "VRBN\27\0\0\0\23\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\1\0\0\0\1\0\0\0\3\0\0\0\10\0\0\0\1\0\0\0b"s);
 }
 
@@ -191,13 +204,13 @@ TEST(ControlMessageTest, WhatObserversSayIsBounded) {
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\26\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\27\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\26\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\27\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(PushAnswer{.table = 3, .tag = 258, .records = 9, .moved = {0, 8}}),
-            "VRBN\26\0\0\0\12\0\0\0\0\0\0\0"
+            "VRBN\27\0\0\0\12\0\0\0\0\0\0\0"
             "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 
@@ -357,9 +370,10 @@ TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
   EXPECT_TRUE(refused(Hello{.worker = 0, .workers = kMaxWorkers + 1, .servers = 1}));
   EXPECT_TRUE(refused(Hello{.worker = 0, .workers = 1, .server = 1, .servers = 1}));
   EXPECT_TRUE(refused(Hello{.worker = 0, .workers = 1, .servers = 1, .node = 1}));
+  EXPECT_TRUE(refused(Follow{.server = 1, .servers = 1}));
   EXPECT_TRUE(refused(Welcome{.lanes = 0}));
   std::string neither_yes_nor_no = encode(Welcome{.lanes = 1});
-  neither_yes_nor_no[neither_yes_nor_no.size() - sizeof(std::uint32_t)] = 2;
+  neither_yes_nor_no[neither_yes_nor_no.size() - sizeof(std::uint64_t) - sizeof(std::uint32_t)] = 2;
   EXPECT_FALSE(decode_control(bytes_of(neither_yes_nor_no)).ok());
   EXPECT_TRUE(refused(EndIteration{.clock = -1}));
   EXPECT_TRUE(refused(Welcome{.lanes = kMaxLanes + 1}));

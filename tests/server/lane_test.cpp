@@ -108,7 +108,7 @@ class LaneTest : public ::testing::Test {
   /// A call for all rows.
   void call(std::uint32_t worker, std::string_view function, consistency::Clock clock = 0,
             protocol::Tag tag = 0) {
-    EXPECT_TRUE(lane_->may_call(worker));
+    EXPECT_TRUE(lane_->may_call(worker, protocol::kMaxOpenCalls));
     lane_->enqueue({.kind = LaneTask::Kind::kCall,
                     .worker = worker,
                     .call = std::make_shared<FunctionRun>(
@@ -603,7 +603,7 @@ TEST_F(LaneTest, ACallGoesOnPieceByPiece) {
   start(Asp{}, 2);
   // A lane looks at 2,048 rows at a time; so it is given the same key again and again.
   const auto call_for_many = [&](std::string_view function, protocol::Tag tag) {
-    EXPECT_TRUE(lane_->may_call(0));
+    EXPECT_TRUE(lane_->may_call(0, protocol::kMaxOpenCalls));
     lane_->enqueue({.kind = LaneTask::Kind::kCall,
                     .worker = 0,
                     .call = std::make_shared<FunctionRun>(
@@ -634,11 +634,12 @@ TEST_F(LaneTest, ACallGoesOnPieceByPiece) {
 TEST_F(LaneTest, ASlowWorkerMayNotCallForEver) {
   start(Asp{}, 2);
   for (std::uint32_t i = 0; i < protocol::kMaxOpenCalls; ++i) call(0, "norms", 0, i);
-  EXPECT_FALSE(lane_->may_call(0));
+  EXPECT_FALSE(lane_->may_call(0, protocol::kMaxOpenCalls));
   poll(0, /*keep=*/true);
   EXPECT_EQ(results_.size(), Lane::kPushBuffers);
-  for (std::size_t i = 0; i < Lane::kPushBuffers; ++i) EXPECT_TRUE(lane_->may_call(0));
-  EXPECT_FALSE(lane_->may_call(0));
+  for (std::size_t i = 0; i < Lane::kPushBuffers; ++i)
+    EXPECT_TRUE(lane_->may_call(0, protocol::kMaxOpenCalls));
+  EXPECT_FALSE(lane_->may_call(0, protocol::kMaxOpenCalls));
   call(1, "norms", 0, 999);
   poll(1);
   EXPECT_TRUE(results_.contains(999));
@@ -725,7 +726,7 @@ TEST_F(LaneTest, CallsThatLookTakeTurns) {
                   .call = std::make_shared<FunctionRun>(
                       0, 0, 0, protocol::CallMessage{.tag = 1, .keys = std::vector<Key>(100'000, 105)},
                       protocol::BoundFunction::find("norms", shard_->rule, 0))});
-  EXPECT_TRUE(lane_->may_call(0));
+  EXPECT_TRUE(lane_->may_call(0, protocol::kMaxOpenCalls));
   call(1, "norms", 0, 2);
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(lane_->poll());
   collect(false);

@@ -22,6 +22,7 @@
 #include "consistency/rules.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
+#include "tests/simulation/configurations.hpp"
 #include "tests/simulation/hostile.hpp"
 #include "tests/simulation/hosts.hpp"
 #include "tests/simulation/lives.hpp"
@@ -87,8 +88,10 @@ class Job final : public World {
         scheduler_(scenario.scheduler),
         network_(scheduler_, scenario.network),
         history_(std::move(history)),
+        configurations_(scenario.network.seed + 7, scenario.slowest_news,
+                        [this] { return scheduler_.now(); }),
         disasters_(scenario.disasters.begin(), scenario.disasters.end()),
-        servers_(scenario.servers),
+        servers_(std::size_t{scenario.servers} * scenario.copies),
         workers_(scenario.workers) {
     assert(scenario.nodes.size() == scenario.workers);
   }
@@ -108,7 +111,7 @@ class Job final : public World {
   void compute(Duration time) override { scheduler_.compute(time); }
   void joined(std::uint32_t rank) override { workers_[rank].joined = true; }
   [[nodiscard]] std::optional<std::uint64_t> reads(std::uint32_t rank) const override {
-    if (scenario_.network.mapped) return std::nullopt;
+    if (scenario_.network.mapped || scenario_.copies > 1) return std::nullopt;
     return workers_[rank].transport->reads();
   }
   [[nodiscard]] bool knows_functions() const override { return true; }
@@ -135,9 +138,18 @@ class Job final : public World {
     if (!failure_) failure_ = what;
   }
 
-  void run_server(std::uint32_t rank);
+  /// The place of a server's copy in servers_: all first copies come first.
+  [[nodiscard]] std::size_t place_of(std::uint32_t rank, std::uint32_t copy) const {
+    return std::size_t{copy} * scenario_.servers + rank;
+  }
+  /// Nobody but its victim may notice the death of a server.
+  [[nodiscard]] bool goes_on() const { return scenario_.outlives_nodes || scenario_.copies > 1; }
+  [[nodiscard]] std::shared_ptr<cluster::ConfigurationSource> configuration_source() {
+    return scenario_.copies > 1 ? configurations_.source() : nullptr;
+  }
+  void run_server(std::uint32_t rank, std::uint32_t copy);
   void drive_with_lane_tasks(ServerNode& node);
-  void run_lane(std::uint32_t rank, std::uint32_t lane);
+  void run_lane(ServerNode& node, std::uint32_t rank, std::uint32_t lane);
   void run_worker(std::uint32_t rank);
   void run_traitor(std::uint32_t rank, const Strike& strike);
   void run_disaster(const Strike& strike);
@@ -153,7 +165,7 @@ class Job final : public World {
   /// The disaster of this kind and victim; nullptr: there is none.
   [[nodiscard]] const Strike* find_strike(Disaster what, std::uint32_t victim) const;
   [[nodiscard]] bool is_victim(std::uint32_t worker) const;
-  [[nodiscard]] bool is_server_victim(std::uint32_t server) const;
+  [[nodiscard]] bool is_server_victim(std::uint32_t server, std::uint32_t copy) const;
   [[nodiscard]] bool has_honest_workers() const;
   /// How a node has ended, and when.
   struct Ending {
@@ -178,6 +190,7 @@ class Job final : public World {
   Scheduler scheduler_;
   Network network_;
   History history_;
+  Configurations configurations_;
   Archive* archive_ = nullptr;  ///< nullptr: it makes no checkpoints
   const Life* life_ = nullptr;
   std::optional<Hosts> hosts_;
@@ -191,6 +204,7 @@ class Job final : public World {
   std::uint64_t rows_moved_by_intent_ = 0;
   std::uint64_t rows_replicated_ = 0;
   std::uint64_t replicas_used_ = 0;
+  std::uint64_t failovers_ = 0;
   std::uint64_t losses_ = 0;
   std::uint64_t checked_ = 0;     ///< by workloads themselves
   std::deque<Strike> disasters_;  ///< the scenario's, and those that come of the disk's
@@ -207,23 +221,24 @@ class Job final : public World {
 
 // ---- nodes
 
-std::string address_of(std::uint32_t server) {
-  return fmt::format("sim:{}", server);
+std::string address_of(std::uint32_t server, std::uint32_t copy = 0) {
+  return copy == 0 ? fmt::format("sim:{}", server) : fmt::format("sim:{}.{}", server, copy);
 }
 
-void Job::run_server(std::uint32_t rank) {
-  ServerNode& node = servers_[rank];
+void Job::run_server(std::uint32_t rank, std::uint32_t copy) {
+  ServerNode& node = servers_[place_of(rank, copy)];
   if (hosts_) hosts_->belongs_to({.is_server = true, .rank = rank});
-  const auto transport = network_.make_transport(scheduler_.running(), fmt::format("server {}", rank));
+  const auto transport = network_.make_transport(scheduler_.running(), address_of(rank, copy));
   node.transport = transport.get();
   if (const Strike* const strike = find_strike(Disaster::kServerLacksMemory, rank))
     transport->refuse_regions_after(strike->regions, [this, strike] { note_struck(*strike); });
   auto server = server::Server::create(*transport,
-                                       {.address = address_of(rank),
+                                       {.address = address_of(rank, copy),
                                         .rank = rank,
                                         .servers = scenario_.servers,
                                         .workers = scenario_.workers,
                                         .outlives_workers = scenario_.outlives_nodes,
+                                        .configuration = configuration_source(),
                                         .lanes = scenario_.lanes,
                                         .push_budget_mb_per_s = scenario_.push_budget_mb_per_s},
                                        scenario_.keys_of_segment);
@@ -237,7 +252,7 @@ void Job::run_server(std::uint32_t rank) {
       node.status = (*server)->status();
     }
   }
-  trace([&] { return fmt::format("server {} ends: {}", rank, node.status.ToString()); });
+  trace([&] { return fmt::format("{} ends: {}", address_of(rank, copy), node.status.ToString()); });
   node.server = nullptr;
   node.transport = nullptr;
   node.ended = true;
@@ -262,8 +277,7 @@ void Job::drive_with_lane_tasks(ServerNode& node) {
 }
 
 /// As the driver's lane threads do.
-void Job::run_lane(std::uint32_t rank, std::uint32_t lane) {
-  ServerNode& node = servers_[rank];
+void Job::run_lane(ServerNode& node, std::uint32_t rank, std::uint32_t lane) {
   if (hosts_) hosts_->belongs_to({.is_server = true, .rank = rank});
   while (!node.ended) {
     ++node.lanes_at_work;
@@ -299,6 +313,7 @@ void Job::run_worker(std::uint32_t rank) {
                          .timeout_ms = kTimeoutMs,
                          .clock_timeout_ms = kTimeoutMs,
                          .transport = transport,
+                         .configuration = configuration_source(),
                          .inbox_bytes = scenario_.inbox_bytes,
                          .push_ring_bytes = scenario_.push_ring_bytes,
                          .gather_row_bytes = scenario_.gathers ? SIZE_MAX : 0,
@@ -355,9 +370,9 @@ bool Job::has_honest_workers() const {
   return false;
 }
 
-bool Job::is_server_victim(std::uint32_t server) const {
+bool Job::is_server_victim(std::uint32_t server, std::uint32_t copy) const {
   return std::any_of(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
-    return strike.is_of_a_server() && !strike.is_harmless() && strike.victim == server;
+    return strike.is_of_a_server() && !strike.is_harmless() && strike.victim == server && strike.copy == copy;
   });
 }
 
@@ -455,10 +470,18 @@ void Job::run_stop(const Strike& strike) {
 }
 
 void Job::kill(const Strike& strike) {
-  SimulatedTransport* const node =
-      strike.is_of_a_server() ? servers_[strike.victim].transport : workers_[strike.victim].transport;
+  SimulatedTransport* const node = strike.is_of_a_server()
+                                       ? servers_[place_of(strike.victim, strike.copy)].transport
+                                       : workers_[strike.victim].transport;
   if (node == nullptr) return;
   note_struck(strike);
+  if (scenario_.copies > 1) {
+    const std::string address = address_of(strike.victim, strike.copy);
+    network_.kill(*node);
+    scheduler_.sleep(scheduler_.now() + scenario_.slowest_news / 4);
+    if (configurations_.newest().servers[strike.victim].front() == address) ++failovers_;
+    return configurations_.remove(address);
+  }
   if (scenario_.outlives_nodes) static_cast<void>(note(Death{strike.victim}));
   for (std::uint32_t rank = 0; rank < scenario_.workers && strike.what == Disaster::kNodeDies; ++rank) {
     if (scenario_.nodes[rank] != strike.victim || workers_[rank].transport == nullptr) continue;
@@ -566,7 +589,7 @@ bool Job::is_news(const absl::Status& status, bool finds_nobody) const {
 
 void Job::check_end(const Ending& end) {
   if (failure_) return;
-  if (struck_ && !scenario_.outlives_nodes && !end.is_victim) {
+  if (struck_ && !goes_on() && !end.is_victim) {
     const Duration most = (end.finds_nobody ? kNewsTimeOfStrangers : news_time_) + all_stopped_;
     if (const Duration time = end.at - *struck_; time > most)
       fail(fmt::format("it took {:.3f} s until {} had ended", std::chrono::duration<double>(time).count(),
@@ -575,7 +598,7 @@ void Job::check_end(const Ending& end) {
   if (end.status.ok()) return;
   if (!struck_) return fail(fmt::format("{} ended with {}", end.name, end.status.ToString()));
   if (end.is_victim) return;
-  if (scenario_.outlives_nodes)
+  if (goes_on())
     return fail(fmt::format("{} ended with {} in a job that goes on", end.name, end.status.ToString()));
   if (is_news(end.status, end.finds_nobody)) return;
   std::string victims;
@@ -598,30 +621,45 @@ void Job::check_ends() {
                .is_victim = is_victim(rank),
                .finds_nobody = is_late || node.was_stopped || strangers_are_waited_for_});
   }
-  for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
-    const ServerNode& node = servers_[rank];
-    check_end({.name = fmt::format("server {}", rank),
-               .status = node.status,
-               .at = node.ended_at,
-               .is_victim = is_server_victim(rank),
-               .finds_nobody = any_is_late || node.was_stopped || strangers_are_waited_for_});
+  for (std::uint32_t place = 0; place < servers_.size(); ++place) {
+    const ServerNode& node = servers_[place];
+    const std::uint32_t rank = place % scenario_.servers;
+    const std::uint32_t copy = place / scenario_.servers;
+    check_end(
+        {.name = copy == 0 ? fmt::format("server {}", rank) : fmt::format("copy {} of server {}", copy, rank),
+         .status = node.status,
+         .at = node.ended_at,
+         .is_victim = is_server_victim(rank, copy),
+         .finds_nobody = any_is_late || node.was_stopped || strangers_are_waited_for_});
   }
 }
 
 JobResult Job::run() {
   const TimePoint start = scheduler_.now();
   trace([&] { return fmt::format("{}", to_string(scenario_)); });
-  for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
-    for (std::uint32_t lane = 0; scenario_.lane_tasks && lane < scenario_.lanes; ++lane) {
-      servers_[rank].lanes.push_back(scheduler_.spawn([this, rank, lane] { run_lane(rank, lane); }));
+  if (scenario_.copies > 1) {
+    std::vector<cluster::Configuration::Chain> chains(scenario_.servers);
+    for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
+      for (std::uint32_t copy = 0; copy < scenario_.copies; ++copy)
+        chains[rank].push_back(address_of(rank, copy));
     }
-    servers_[rank].task = scheduler_.spawn([this, rank] { run_server(rank); });
+    configurations_.begin(std::move(chains));
+  }
+  for (std::uint32_t place = 0; place < servers_.size(); ++place) {
+    ServerNode& node = servers_[place];
+    const std::uint32_t rank = place % scenario_.servers;
+    const std::uint32_t copy = place / scenario_.servers;
+    for (std::uint32_t lane = 0; scenario_.lane_tasks && lane < scenario_.lanes; ++lane) {
+      node.lanes.push_back(scheduler_.spawn([this, &node, rank, lane] { run_lane(node, rank, lane); }));
+    }
+    node.task = scheduler_.spawn([this, rank, copy] { run_server(rank, copy); });
   }
   for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank)
     workers_[rank].task = scheduler_.spawn([this, rank] { run_worker(rank); }, scenario_.slowness[rank]);
   bool anybody_may_not_come = life_ != nullptr && !life_->disk_faults.empty();
   for (const Strike& strike : disasters_) {
-    anybody_may_not_come |= strike.early || strike.lacks_memory() || strike.what == Disaster::kTraitor;
+    anybody_may_not_come |=
+        (strike.early && !goes_on()) || strike.lacks_memory() || strike.what == Disaster::kTraitor;
     // These disasters begin with their node.
     if (strike.lacks_memory() || strike.what == Disaster::kTraitor) continue;
     scheduler_.spawn([this, &strike] { run_disaster(strike); });
@@ -634,6 +672,7 @@ JobResult Job::run() {
   } else {
     fail(outcome == Scheduler::Outcome::kOutOfTime ? "the job does not end: somebody waits in vain"
                                                    : "the job does not end: somebody is busy in vain");
+    stop_servers_ = true;
     end_all();
     if (scheduler_.run(network_, scheduler_.now() + kMaxTime, kMaxSteps) != Scheduler::Outcome::kAllEnded) {
       // The task's stack cannot be unwound.
@@ -657,6 +696,7 @@ JobResult Job::run() {
           .replicas_used = replicas_used_,
           .checkpoints = checkpoints_,
           .resumed = scenario_.resume.empty() ? 0U : 1U,
+          .failovers = failovers_,
           .losses = losses_};
 }
 

@@ -52,6 +52,8 @@ std::string_view to_string(Model model) {
       return "rows";
     case Model::kCheckpoints:
       return "checkpoints";
+    case Model::kFailover:
+      return "failover";
     case Model::kVap:
       break;
   }
@@ -97,6 +99,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kChurn:
     case Model::kRows:
     case Model::kCheckpoints:
+    case Model::kFailover:
     case Model::kVap:
       break;
   }
@@ -394,9 +397,62 @@ Scenario make_checkpoints(std::uint64_t seed) {
   return scenario;
 }
 
+/// A scenario of another model, in which servers have copies, and one copy of each may die.
+Scenario make_failover(std::uint64_t seed) {
+  constexpr std::array kOf = {Model::kBsp,  Model::kSsp,   Model::kEssp, Model::kBoundedDelay,
+                              Model::kAsp,  Model::kABsp,  Model::kRows, Model::kChurn,
+                              Model::kRows, Model::kChurn, Model::kChurn};
+  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kFailover));
+  const Model of = kOf[below(random, kOf.size())];
+  Scenario scenario = make_scenario(of, seed);
+  scenario.disasters.clear();
+  // Of which there are no copies.
+  const auto has_no_copies = [](const ConsistencyModel& model) {
+    return consistency::rules_of(model).acknowledges_at_once();
+  };
+  std::erase_if(scenario.tables,
+                [&](const TableShape& table) { return table.moves || has_no_copies(table.model); });
+  for (RowTable& table : scenario.row_tables) {
+    if (has_no_copies(table.model)) table.model = Bsp{};
+  }
+  if (scenario.churn && !consistency::rules_of(scenario.churn->model).holds_updates_back) {
+    scenario.churn->model = Bsp{};
+    scenario.churn->age = 4 + static_cast<std::int64_t>(below(random, 2));
+    scenario.churn->turn = scenario.churn->age + 5;
+  }
+  // Updates that name rows by their numbers, which must be the same on all copies.
+  if (scenario.churn && chance(random, 0.7)) {
+    scenario.churn->encoding = "packed";
+    scenario.network.mapped = chance(random, 0.6);
+  }
+  scenario.copies = 2;
+  scenario.slowest_news = microseconds(small(random, 3000));
+  const auto moment = [&] {
+    const std::uint64_t of_many = scenario.churn && chance(random, 0.7) ? 20 + below(random, 200) : 4;
+    return microseconds(small(random, of_many * 1000));
+  };
+  for (std::uint32_t server = 0; server < scenario.servers; ++server) {
+    if (chance(random, 0.2)) continue;
+    Strike& strike = scenario.disasters.emplace_back();
+    strike.what = Disaster::kServerDies;
+    strike.victim = server;
+    strike.copy = chance(random, 0.75) ? 0 : 1;
+    strike.delay = moment();
+    strike.early = chance(random, 0.2);
+  }
+  if (chance(random, 0.15)) {
+    scenario.disasters.push_back({.what = Disaster::kWorkerStops,
+                                  .victim = static_cast<std::uint32_t>(below(random, scenario.workers)),
+                                  .delay = moment(),
+                                  .length = Strike::kShortStop / 2});
+  }
+  return scenario;
+}
+
 }  // namespace
 
 Scenario make_scenario(Model model, std::uint64_t seed) {
+  if (model == Model::kFailover) return make_failover(seed);
   if (model == Model::kCheckpoints) return make_checkpoints(seed);
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(model));
   Scenario scenario;
@@ -527,7 +583,8 @@ std::string to_string(const Strike& strike) {
       case Disaster::kWorkerDies:
         return of("worker {} dies");
       case Disaster::kServerDies:
-        return of("server {} dies");
+        return strike.copy > 0 ? fmt::format("copy {} of server {} dies", strike.copy, strike.victim)
+                               : of("server {} dies");
       case Disaster::kNodeDies:
         return of("node {} dies");
       case Disaster::kLinkBreaks:
@@ -613,6 +670,7 @@ std::string to_string(const Scenario& scenario) {
                         std::chrono::duration_cast<microseconds>(scenario.mini_batch_time).count());
   }
   if (scenario.gathers) text += "; rows are gathered";
+  if (scenario.copies > 1) text += fmt::format("; each server has {} copies", scenario.copies);
   if (scenario.outlives_nodes) text += "; the job outlives nodes";
   if (!scenario.resume.empty()) text += "; it goes on from " + scenario.resume;
   for (const Strike& strike : scenario.disasters) text += "; " + to_string(strike);

@@ -36,10 +36,11 @@ enum class Disaster : std::uint8_t {
 struct Strike {
   Disaster what = Disaster::kWorkerDies;
   std::uint32_t victim =
-      0;               ///< a server if the kind says so, and for kNodeDies and kStranger; otherwise a worker
-  Duration delay{0};   ///< after all workers have opened their tables
-  bool early = false;  ///< the delay counts from the beginning of the job instead
-  Duration length{0};  ///< of a stop
+      0;              ///< a server if the kind says so, and for kNodeDies and kStranger; otherwise a worker
+  Duration delay{0};  ///< after all workers have opened their tables
+  std::uint32_t copy = 0;     ///< which of the server's
+  bool early = false;         ///< the delay counts from the beginning of the job instead
+  Duration length{0};         ///< of a stop
   std::uint64_t regions = 0;  ///< how many regions there is memory for
 
   [[nodiscard]] bool is_stop() const {
@@ -101,6 +102,8 @@ struct Checkpoints {
 struct Scenario {
   std::uint64_t seed = 0;
   std::uint32_t servers = 1;
+  std::uint32_t copies = 1;  ///< of each server; more: it goes on when one dies
+  Duration slowest_news{0};  ///< of another configuration
   std::uint32_t workers = 1;
   std::uint32_t lanes = 1;
   bool lane_tasks = false;  ///< each lane is driven by a task of its own, not by its server's

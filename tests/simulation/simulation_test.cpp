@@ -78,7 +78,7 @@ JobResult counts_of(Model model, std::uint64_t seeds) {
     for (std::uint64_t JobResult::*const count :
          {&JobResult::ended_early, &JobResult::rows_localized, &JobResult::rows_moved_by_intent,
           &JobResult::rows_replicated, &JobResult::replicas_used, &JobResult::checkpoints,
-          &JobResult::resumed, &JobResult::losses})
+          &JobResult::resumed, &JobResult::failovers, &JobResult::losses})
       all.*count += result.*count;
   }
   return all;
@@ -109,6 +109,10 @@ TEST(CheckpointsSimulationTest, JobsGoOnFromCheckpoints) {
   const JobResult counts = counts_of(Model::kCheckpoints, 100);
   EXPECT_GT(counts.checkpoints, 200U);
   EXPECT_GT(counts.resumed, 80U);
+}
+
+TEST(FailoverSimulationTest, CopiesTakeThePlacesOfServers) {
+  EXPECT_GT(counts_of(Model::kFailover, 100).failovers, 80U);
 }
 
 /// A row moves all the time. A worker that is 30 times slower than the others must reach it, too.

@@ -143,6 +143,50 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
   const KeyRange keys = placement.keys(link.server);
   const auto lane_count = static_cast<std::uint32_t>(link.lanes.size());
   first_part_.push_back(parts_.size());
+  const absl::StatusOr<const std::byte*> mapped = map_shard(link, shard);
+  if (!mapped.ok()) return mapped.status();
+  for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
+    auto part = std::make_unique<Part>();
+    part->link = &link;
+    part->lane = lane;
+    part->view = &link.lanes[lane];
+    part->range = protocol::RowRange(placement.keys(link.server, lane, lane_count));
+    place(*part, keys, shard, *mapped);
+    RETURN_IF_ERROR(add_part(std::move(part), *mapped != nullptr));
+  }
+  last_part_ = parts_.front().get();
+  return absl::OkStatus();
+}
+
+/// Where the part's rows are. `keys`: of the shard.
+void FixedTable::place(Part& part, const KeyRange& keys, const transport::RemoteDescriptor& shard,
+                       const std::byte* mapped) const {
+  const std::size_t offset = (part.range.keys().first - keys.first) * layout_.stride_bytes;
+  if (part.range.size() > 0) part.rows = shard.slice(offset, part.range.size() * layout_.stride_bytes);
+  if (reads_in_place(mapped != nullptr)) part.mapped = mapped + offset;
+}
+
+absl::Status FixedTable::on_server_back(ServerLink& link, const transport::RemoteDescriptor& shard) {
+  const KeyRange keys = session_.placement().table(options_.rows).keys(link.server);
+  const absl::StatusOr<const std::byte*> mapped = map_shard(link, shard);
+  if (!mapped.ok()) return mapped.status();
+  for (std::uint32_t lane = 0; lane < link.lanes.size(); ++lane) {
+    Part& part = this->part(link.server, lane);
+    part.mapped = nullptr;
+    place(part, keys, shard, *mapped);
+    RETURN_IF_ERROR(cache_anew(part));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FixedTable::cache_anew(Part& part) const {
+  return rules_.pushes_eagerly && part.cache != nullptr ? make_cache(part) : absl::OkStatus();
+}
+
+/// nullptr: it cannot be mapped, or has no rows.
+absl::StatusOr<const std::byte*> FixedTable::map_shard(const ServerLink& link,
+                                                       const transport::RemoteDescriptor& shard) const {
+  const KeyRange keys = session_.placement().table(options_.rows).keys(link.server);
   if (shard.length_bytes < keys.size() * layout_.stride_bytes) {
     return absl::InvalidArgumentError(fmt::format(
         "{} opened table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
@@ -154,19 +198,7 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
     return absl::FailedPreconditionError(
         fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
   }
-  for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
-    auto part = std::make_unique<Part>();
-    part->link = &link;
-    part->lane = lane;
-    part->view = &link.lanes[lane];
-    part->range = protocol::RowRange(placement.keys(link.server, lane, lane_count));
-    const std::size_t offset = (part->range.keys().first - keys.first) * layout_.stride_bytes;
-    if (part->range.size() > 0) part->rows = shard.slice(offset, part->range.size() * layout_.stride_bytes);
-    if (reads_in_place(mapped != nullptr)) part->mapped = mapped + offset;
-    RETURN_IF_ERROR(add_part(std::move(part), mapped != nullptr));
-  }
-  last_part_ = parts_.front().get();
-  return absl::OkStatus();
+  return mapped;
 }
 
 bool FixedTable::caches() const {
@@ -380,6 +412,10 @@ absl::Status FixedTable::pull(KeyRange range, std::byte* out, std::size_t values
 bool FixedTable::advance(FixedPull& pull) {
   if (!pull.reads.post()) return false;
   pull.awaited = nullptr;
+  if (std::exchange(pull.begins_anew_, false) && !pull.runs_.empty()) {
+    pull.next_ = pull.runs_.front().first;
+    pull.runs_.clear();
+  }
   finish_runs(pull);
   pull.next_ = pull_now(pull.keys, pull.next_, pull.out_);
   std::size_t staged_bytes = 0;
@@ -406,7 +442,8 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
   Part& part = part_of(first);
   const auto fetchable = [&](Key key) {
     const Row row = part.range.row_of(key);
-    if (part.mapped != nullptr || part.view->min_clock < needed_min_clock() || part.has_unapplied(row))
+    if (part.mapped != nullptr || !part.link->is_up() || part.view->min_clock < needed_min_clock() ||
+        part.has_unapplied(row))
       return false;
     const CachedRow* const cached = part.cached(row);
     return cached == nullptr || cached->clock() < needed_row_clock();

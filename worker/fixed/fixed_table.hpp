@@ -28,6 +28,7 @@ class FixedPull final : public Operation {
     return milestone == Milestone::kClock;
   }
   [[nodiscard]] std::string other_wait() const override;
+  void on_lost_server(const ServerLink& /*link*/) override { begins_anew_ = true; }
 
  private:
   friend class FixedTable;
@@ -48,6 +49,7 @@ class FixedPull final : public Operation {
   std::size_t next_;  ///< first key not read and not in a run
   std::vector<Run> runs_;
   std::optional<LocalSpan> staging_;
+  bool begins_anew_ = false;  ///< some reads have brought nothing
 };
 
 class FixedTable : public TableCore {
@@ -76,6 +78,7 @@ class FixedTable : public TableCore {
   [[nodiscard]] std::size_t most_outstanding() const override;
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message) override;
   absl::Status on_result(ServerLink& link, const protocol::BulkMessage& message) override;
+  absl::Status on_server_back(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   void on_applied(ServerLink& link, std::uint32_t lane) override;
 
  protected:
@@ -126,6 +129,8 @@ class FixedTable : public TableCore {
 
   /// Adds a part that knows its range and the way to the server's rows. `is_mapped`: these are mapped.
   absl::Status add_part(std::unique_ptr<Part> part, bool is_mapped);
+  /// What was cached of rows that the server was to keep fresh is gone.
+  absl::Status cache_anew(Part& part) const;
   [[nodiscard]] bool caches() const;
   [[nodiscard]] bool reads_in_place(bool is_mapped) const;
 
@@ -150,6 +155,10 @@ class FixedTable : public TableCore {
   friend class FixedPull;
   friend class FunctionCallOperation;
 
+  void place(Part& part, const KeyRange& keys, const transport::RemoteDescriptor& shard,
+             const std::byte* mapped) const;
+  absl::StatusOr<const std::byte*> map_shard(const ServerLink& link,
+                                             const transport::RemoteDescriptor& shard) const;
   absl::Status failing(absl::Status shipped);
   [[nodiscard]] absl::Status check_call(const Keys& keys, std::span<const double> numbers);
   absl::Status make_cache(Part& part) const;

@@ -49,7 +49,7 @@ void FunctionCallOperation::add_messages(const Keys& of, std::span<const double>
   for (const auto& [part_index, index] : order) {
     Part& part = *table_.parts_[part_index];
     const std::size_t room =
-        protocol::max_bulk_bytes(part.link->inbox->capacity_bytes()) - protocol::call_bytes(text_.size());
+        protocol::max_bulk_bytes(part.link->inbox_bytes) - protocol::call_bytes(text_.size());
     const std::size_t most = std::clamp<std::size_t>(room / protocol::call_bytes_a_key(numbers_a_key_), 1,
                                                      most_keys);  // see check()
     if (messages_.empty() || messages_.back().part != &part || messages_.back().count == most)
@@ -70,7 +70,7 @@ absl::Status FunctionCallOperation::check() const {
   std::size_t of_part = 0;
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     const Message& message = messages_[i];
-    const std::size_t most = protocol::max_bulk_bytes(message.part->link->inbox->capacity_bytes());
+    const std::size_t most = protocol::max_bulk_bytes(message.part->link->inbox_bytes);
     if (bytes_of(message) > most) {
       return absl::ResourceExhaustedError(
           fmt::format("a message of {} bytes for one key of \"{}\", expected at most {}: a larger inbox has "
@@ -97,19 +97,19 @@ std::string FunctionCallOperation::other_wait() const {
 }
 
 /// One that changes rows is like a push, which waits for nobody.
-bool FunctionCallOperation::may_send() const {
-  return function_.changes_rows() || messages_[sent_].part->view->min_clock >= table_.needed_min_clock();
+bool FunctionCallOperation::may_send(std::size_t index) const {
+  return function_.changes_rows() || messages_[index].part->view->min_clock >= table_.needed_min_clock();
 }
 
 bool FunctionCallOperation::advance() {
-  while (!is_sent() && may_send() && send_next()) {
-  }
+  while (!again_.empty() && may_send(again_.back()) && send(again_.back())) again_.pop_back();
+  while (!is_sent() && may_send(sent_) && send(sent_)) ++sent_;
   awaited = nullptr;
   const auto first = std::find_if(messages_.begin(), messages_.end(),
                                   [](const Message& message) { return !message.is_answered; });
   if (first == messages_.end()) return true;
   const bool is_under_way = first < messages_.begin() + static_cast<std::ptrdiff_t>(sent_);
-  if (is_under_way ? !is_held_back() : may_send()) awaited = first->part->link;
+  if (is_under_way ? !is_held_back() : may_send(sent_)) awaited = first->part->link;
   return false;
 }
 
@@ -120,8 +120,8 @@ FunctionResult FunctionCallOperation::result() const {
 }
 
 /// False: not now, or memory is short, which ends the session.
-bool FunctionCallOperation::send_next() {
-  Message& message = messages_[sent_];
+bool FunctionCallOperation::send(std::size_t index) {
+  Message& message = messages_[index];
   Part& part = *message.part;
   SessionCore& session = table_.session_;
   if (part.view->open_calls == protocol::kMaxOpenCalls) return false;
@@ -132,20 +132,20 @@ bool FunctionCallOperation::send_next() {
       return false;
     }
     message.memory = *memory;
-    message.bytes =
-        protocol::encode_call({.kind = protocol::BulkKind::kCall,
-                               .table = table_.number(),
-                               .lane = part.lane,
-                               .count = static_cast<std::uint32_t>(message.count),
-                               .clock = session.current_clock()},
-                              {.tag = table_.awaited_calls_.add(shared_from_this(), sent_),
-                               .range = range_,
-                               .keys = std::span(keys_).subspan(message.first, message.count),
-                               .numbers_a_key = numbers_a_key_,
-                               .numbers = std::span(numbers_).subspan(message.first * numbers_a_key_,
-                                                                      message.count * numbers_a_key_),
-                               .text = text_},
-                              message.memory->bytes);
+    message.bytes = protocol::encode_call(
+        {.kind = function_.changes_rows() ? protocol::BulkKind::kCall : protocol::BulkKind::kLook,
+         .table = table_.number(),
+         .lane = part.lane,
+         .count = static_cast<std::uint32_t>(message.count),
+         .clock = session.current_clock()},
+        {.tag = table_.awaited_calls_.add(shared_from_this(), index),
+         .range = range_,
+         .keys = std::span(keys_).subspan(message.first, message.count),
+         .numbers_a_key = numbers_a_key_,
+         .numbers =
+             std::span(numbers_).subspan(message.first * numbers_a_key_, message.count * numbers_a_key_),
+         .text = text_},
+        message.memory->bytes);
   }
   message.clock = part.view->min_clock;
   message.shipped = part.updates->shipped;
@@ -153,8 +153,19 @@ bool FunctionCallOperation::send_next() {
   if (!session.try_send(*part.link, message.memory->bytes.first(message.bytes), *message.memory->region))
     return false;
   ++part.view->open_calls;
-  ++sent_;
   return true;
+}
+
+void FunctionCallOperation::on_lost_server(const ServerLink& link) {
+  for (std::size_t index = 0; index < sent_; ++index) {
+    Message& message = messages_[index];
+    const bool is_asked = std::find(again_.begin(), again_.end(), index) == again_.end();
+    if (message.part->link != &link || message.is_answered || !is_asked) continue;
+    message.words.clear();
+    if (function_.changes_rows()) continue;
+    --message.part->view->open_calls;
+    again_.push_back(index);
+  }
 }
 
 absl::StatusOr<bool> FunctionCallOperation::on_piece(const ServerLink& link, std::size_t index,
@@ -186,6 +197,8 @@ absl::Status AwaitedCalls::on_piece(const ServerLink& link, const protocol::Bulk
   const absl::StatusOr<protocol::Tag> tag = protocol::take_tag(tagged);
   if (!tag.ok()) return tag.status();
   const auto found = calls_.find(*tag);
+  // A copy of a server does not know which answers have come from the one before it.
+  if (found == calls_.end() && link.sent != nullptr && *tag < next_) return absl::OkStatus();
   if (found == calls_.end()) return absl::InvalidArgumentError("answered a call that nobody has made");
   const std::shared_ptr<FunctionCallOperation> call = found->second.call.lock();
   if (call == nullptr) return absl::OkStatus();

@@ -41,6 +41,8 @@ class FunctionCallOperation final : public Operation,
     return milestone == Milestone::kClock && !is_held_back();  // as FixedPull
   }
   [[nodiscard]] std::string other_wait() const override;
+  /// What only looks is asked again; what changes rows is said again by its link (SentMessages).
+  void on_lost_server(const ServerLink& link) override;
 
   /// An answer of this server to message `index`, or a piece of it. Returns true if that was the last one.
   /// INVALID_ARGUMENT: it is no such answer, or that of another lane.
@@ -69,8 +71,8 @@ class FunctionCallOperation final : public Operation,
 
  private:
   bool advance() override;
-  [[nodiscard]] bool may_send() const;
-  bool send_next();
+  [[nodiscard]] bool may_send(std::size_t index) const;
+  bool send(std::size_t index);
 
   /// A part of the call, for one lane.
   struct Message {
@@ -101,6 +103,7 @@ class FunctionCallOperation final : public Operation,
   std::vector<double> numbers_;
   std::vector<Message> messages_;
   std::size_t sent_ = 0;
+  std::vector<std::size_t> again_;  ///< of messages_, sent and to be sent again
 };
 
 /// The messages of calls that are under way, by the tags that their answers will have.

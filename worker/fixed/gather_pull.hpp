@@ -29,6 +29,9 @@ class GatherPull final : public Operation {
     return milestone == Milestone::kClock;  // as FixedPull
   }
   [[nodiscard]] std::string other_wait() const override;
+  void on_lost_server(const ServerLink& link) override {
+    if (call_ != nullptr) call_->on_lost_server(link);
+  }
 
  private:
   bool advance() override;

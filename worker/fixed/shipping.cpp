@@ -32,11 +32,11 @@ absl::Status Shipping::no_memory(const Part& part) const {
 }
 
 absl::StatusOr<std::unique_ptr<UpdateBuffer>> Shipping::make_buffer(const Part& part) const {
-  const std::size_t chunk_bytes = protocol::max_bulk_bytes(part.link->inbox->capacity_bytes());
+  const std::size_t chunk_bytes = protocol::max_bulk_bytes(part.link->inbox_bytes);
   if (chunk_bytes < sizeof(protocol::BulkHeader) + protocol::record_bytes(layout_.stride_bytes)) {
     return absl::InvalidArgumentError(
         fmt::format("{} gave an inbox of {} bytes, too small for a row of table \"{}\"",
-                    part.link->connection->peer_name(), part.link->inbox->capacity_bytes(), name_));
+                    part.link->connection->peer_name(), part.link->inbox_bytes, name_));
   }
   try {
     return std::make_unique<UpdateBuffer>(

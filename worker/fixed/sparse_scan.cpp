@@ -9,7 +9,12 @@
 namespace verbena::worker {
 
 SparseScan::SparseScan(SparseTable& table, Part& part, std::uint64_t first, std::optional<std::uint64_t> end)
-    : Operation("scan"), table_(table), part_(part), first_(first), end_(end) {}
+    : Operation("scan"),
+      table_(table),
+      part_(part),
+      first_(first),
+      is_end_given_(end.has_value()),
+      end_(end) {}
 
 SparseScan::~SparseScan() {
   // Reads may be under way if it has not ended, or has ended with its session; then the memory stays the
@@ -24,6 +29,15 @@ std::string SparseScan::other_wait() const {
 bool SparseScan::advance() {
   awaited = part_.link;
   if (!reads.post()) return false;
+  if (std::exchange(begins_anew_, false)) {
+    // The copy has the same rows under the same numbers.
+    has_begun_ = is_end_read_ = false;
+    if (!is_end_given_) end_.reset();
+    count_ = 0;
+    rows_ = nullptr;
+    again_ = nullptr;
+    if (ticket_) part_.view->lookups.end(*std::exchange(ticket_, std::nullopt));
+  }
   if (!has_begun_ && !may_begin()) {
     if (part_.view->min_clock < table_.needed_min_clock()) awaited = nullptr;
     return false;
@@ -58,7 +72,7 @@ bool SparseScan::read_again() {
 /// The server's rows are as fresh as a pull must find them, and have all that a pull must find of what this
 /// worker has sent.
 bool SparseScan::may_begin() const {
-  return part_.view->min_clock >= table_.needed_min_clock() &&
+  return part_.link->is_up() && part_.view->min_clock >= table_.needed_min_clock() &&
          (!part_.awaits_own || part_.outstanding.empty());
 }
 

@@ -26,6 +26,7 @@ class SparseScan final : public Operation {
 
   [[nodiscard]] bool must_end_before(Milestone /*milestone*/) const override { return false; }
   [[nodiscard]] std::string other_wait() const override;
+  void on_lost_server(const ServerLink& link) override { begins_anew_ |= part_.link == &link; }
 
   /// How many rows it has read; 0: the part has no more.
   [[nodiscard]] std::uint64_t count() const { return count_; }
@@ -45,8 +46,10 @@ class SparseScan final : public Operation {
   Part& part_;
   const std::uint64_t first_;
   bool has_begun_ = false;
+  bool begins_anew_ = false;          ///< some reads have brought nothing
   std::optional<LocalSpan> staging_;  ///< from afar
   bool is_end_read_ = false;          ///< from afar: it is in `staging_` when the reads have ended
+  bool is_end_given_ = false;
   std::optional<std::uint64_t> end_;  ///< how many rows the part has
   std::uint64_t count_ = 0;
   const std::byte* rows_ = nullptr;  ///< mapped, or in `staging_` when the reads have ended

@@ -10,6 +10,7 @@
 #include <exception>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/prefetch.hpp"
 #include "base/return_if_error.hpp"
 #include "protocol/placement.hpp"
@@ -73,7 +74,6 @@ SparseTable::SparseTable(SessionCore& session, std::uint32_t number, const Table
       number_of_handles_(next_number_of_handles()) {}
 
 absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDescriptor& /*shard*/) {
-  const protocol::SparsePlacement placement = session_.placement().sparse();
   const auto lane_count = static_cast<std::uint32_t>(link.lanes.size());
   first_part_.push_back(parts_.size());
   part_of_hash_.resize(protocol::SparsePlacement::kParts);
@@ -83,16 +83,7 @@ absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDe
     part->lane = lane;
     part->view = &link.lanes[lane];
     part->range = protocol::RowRange(KeyRange{0, kNoKey});
-    part->sparse =
-        std::make_unique<SparseView>(placement.keys(link.server, lane, lane_count), layout_.stride_bytes,
-                                     kMostKnownRows / (session_.options().servers.size() * lane_count));
-    for (const protocol::RegionAdded& added : link.regions) {
-      if (added.lane == lane) RETURN_IF_ERROR(part->sparse->add(added, *link.connection));
-    }
-    if (!part->sparse->has_root()) {
-      return absl::InvalidArgumentError(fmt::format("{} opened table \"{}\" without a root of lane {}",
-                                                    link.connection->peer_name(), options_.name, lane));
-    }
+    RETURN_IF_ERROR(see_regions(*part));
     const bool is_mapped = part->sparse->is_mapped();
     if (!is_mapped && session_.options().read_path == ReadPath::kInPlace) {
       return absl::FailedPreconditionError(
@@ -104,6 +95,32 @@ absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDe
     for (std::uint64_t hash = hashes.first; hash < hashes.last; ++hash)
       part_of_hash_[hash] = static_cast<std::uint16_t>(parts_.size());
     RETURN_IF_ERROR(add_part(std::move(part), is_mapped));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SparseTable::see_regions(Part& part) const {
+  const ServerLink& link = *part.link;
+  const auto lane_count = static_cast<std::uint32_t>(link.lanes.size());
+  part.sparse = std::make_unique<SparseView>(
+      session_.placement().sparse().keys(link.server, part.lane, lane_count), layout_.stride_bytes,
+      kMostKnownRows / (session_.options().servers.size() * lane_count));
+  for (const protocol::RegionAdded& added : link.regions) {
+    if (added.lane == part.lane) RETURN_IF_ERROR(part.sparse->add(added, *link.connection));
+  }
+  if (part.sparse->has_root()) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("{} opened table \"{}\" without a root of lane {}",
+                                                link.connection->peer_name(), options_.name, part.lane));
+}
+
+absl::Status SparseTable::on_server_back(ServerLink& link, const transport::RemoteDescriptor& /*shard*/) {
+  for (std::uint32_t lane = 0; lane < link.lanes.size(); ++lane) {
+    Part& part = this->part(link.server, lane);
+    RETURN_IF_ERROR(see_regions(part));
+    part.in_place.call = 0;
+    if (!reads_in_place(part.sparse->is_mapped())) part.sparse->read_from_afar();
+    all_mapped_ &= part.sparse->is_mapped();
+    RETURN_IF_ERROR(cache_anew(part));
   }
   return absl::OkStatus();
 }
@@ -139,6 +156,8 @@ absl::Status SparseTable::scan(absl::FunctionRef<absl::Status(Key, const std::by
   // Aligned for any value type.
   std::vector<std::uint64_t> values((layout_.row_bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
   auto* const out = reinterpret_cast<std::byte*>(values.data());
+  ++session_.scans();
+  const absl::Cleanup is_over = [&] { --session_.scans(); };
   for (const std::unique_ptr<Part>& part : parts_) {
     std::uint64_t first = 0;
     std::optional<std::uint64_t> end;  // rows that are added later would make it endless
@@ -408,6 +427,7 @@ bool SparseTable::advance(SparsePull& pull) {
   for (;;) {
     if (!pull.reads.post()) return false;
     pull.awaited = nullptr;
+    if (std::exchange(pull.begins_anew_, false)) begin_anew(pull);
     copy_directories(pull);
     if (!session_.status().ok()) return false;
     bool goes_on = false;
@@ -424,6 +444,15 @@ bool SparseTable::advance(SparsePull& pull) {
   if (pull.staging_) session_.staging().give(*pull.staging_);
   pull.staging_.reset();
   return true;
+}
+
+void SparseTable::begin_anew(SparsePull& pull) {
+  for (Item& item : pull.items_) {
+    end_lookup(item);
+    item.stage = SparsePull::Stage::kStart;
+  }
+  for (const SparsePull::DirectoryCopy& copy : pull.directories_) session_.staging().give(copy.memory);
+  pull.directories_.clear();
 }
 
 /// Takes the next keys: those that are not at hand become items. True if any key was taken.
@@ -540,7 +569,7 @@ bool SparseTable::begin(SparsePull& pull, Item& item) {
     item.stage = Stage::kDone;
     return true;
   }
-  if (part.sparse->is_mapped() || part.view->min_clock < needed_min_clock() ||
+  if (part.sparse->is_mapped() || !part.link->is_up() || part.view->min_clock < needed_min_clock() ||
       part.has_unapplied(part.range.row_of(key)))
     return false;
   SparseView& view = *part.sparse;

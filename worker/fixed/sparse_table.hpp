@@ -30,6 +30,7 @@ class SparsePull final : public Operation {
     return milestone == Milestone::kClock;  // as FixedPull
   }
   [[nodiscard]] std::string other_wait() const override;
+  void on_lost_server(const ServerLink& /*link*/) override { begins_anew_ = true; }
 
  private:
   friend class SparseTable;
@@ -75,6 +76,7 @@ class SparsePull final : public Operation {
   std::vector<Item> items_;  ///< not done
   std::vector<DirectoryCopy> directories_;
   std::optional<LocalSpan> staging_;
+  bool begins_anew_ = false;  ///< some reads have brought nothing
 };
 
 class SparseTable : public FixedTable {
@@ -88,6 +90,7 @@ class SparseTable : public FixedTable {
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   [[nodiscard]] bool has_keys_of(std::uint32_t server) const override;
   absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) override;
+  absl::Status on_server_back(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added) override;
   absl::Status on_gone(ServerLink& link, const protocol::BulkMessage& message) override;
 
@@ -127,8 +130,12 @@ class SparseTable : public FixedTable {
                      std::byte* out);
   void take_absent(Part& part, Key key, consistency::Clock min_clock, std::byte* out);
 
+  /// Where the part's rows are: what link.regions say.
+  absl::Status see_regions(Part& part) const;
+
   // Steps of a pull.
   bool advance(SparsePull& pull);
+  void begin_anew(SparsePull& pull);
   bool begin_items(SparsePull& pull);
   void copy_directories(SparsePull& pull);
   /// True: it has asked for a read, or is done.

@@ -51,9 +51,8 @@ std::span<const std::byte> UpdatePacking::pack(Part& part, UpdateBuffer& updates
   }
   // A new list may cost some bytes.
   const bool is_new = packed.names == protocol::PackedHeader::Names::kNewList;
-  const std::size_t most =
-      is_new ? std::min(memory->size(), protocol::max_bulk_bytes(part.link->inbox->capacity_bytes()))
-             : updates.message_bytes(i);
+  const std::size_t most = is_new ? std::min(memory->size(), protocol::max_bulk_bytes(part.link->inbox_bytes))
+                                  : updates.message_bytes(i);
   const std::optional<std::size_t> length = packer_.pack(header, packed, memory->first(most));
   if (!length && is_new) part.lists.drop(packed.list);
   if (!length) return {};

@@ -1,0 +1,51 @@
+// Which process is which server of a job, at a time: the configuration. Configurations are numbered; whoever
+// decides about a change (on one host the launcher) makes the next one, and each number names one value.
+//
+// Each server of a job is a chain of processes, its copies. The first one serves: workers talk to it alone.
+// Each other one follows the one before it, and has all that anybody was told of (server/log.hpp). When the
+// first one is gone, the next configuration begins with the second: it has all that is needed to serve.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transport/transport.hpp"
+
+namespace verbena::cluster {
+
+struct Configuration {
+  using Chain = std::vector<std::string>;  ///< addresses; a process that is started anew has another one
+
+  std::uint64_t number = 0;    ///< 0: none is known yet
+  std::vector<Chain> servers;  ///< by rank; an empty one: nothing is left of that server
+
+  bool operator==(const Configuration&) const = default;
+};
+
+/// As it lies in the store: JSON.
+std::string encode(const Configuration& configuration);
+/// INVALID_ARGUMENT: it is none. Says what is wrong.
+absl::StatusOr<Configuration> decode_configuration(std::string_view text);
+
+/// Where a process looks for the newest configuration. What it finds may be behind, but never goes back.
+///
+/// Step-driven. Thread safety: belongs to one thread.
+class ConfigurationSource {
+ public:
+  virtual ~ConfigurationSource() = default;
+
+  [[nodiscard]] virtual const Configuration& newest() const = 0;
+  virtual void poll(transport::TimePoint now) = 0;
+  /// When poll() has something to do; it never tells of a change by itself.
+  [[nodiscard]] virtual transport::TimePoint next_poll() const = 0;
+  /// A process is gone: there will be another configuration soon.
+  virtual void expect_change() = 0;
+  /// The process at that address shows no sign of life. Whoever decides may end it, and then makes a
+  /// configuration without it. May be said again and again.
+  virtual void suspect(const std::string& address, const std::string& why) = 0;
+};
+
+}  // namespace verbena::cluster

@@ -1,0 +1,27 @@
+#include "protocol/log_record.hpp"
+
+#include <fmt/format.h>
+
+#include "base/peer_memory.hpp"
+
+namespace verbena::protocol {
+
+absl::StatusOr<LogRecord> decode_log_record(std::span<const std::byte> bytes, std::uint32_t workers) {
+  LogRecord record;
+  if (bytes.size() < sizeof record.header)
+    return absl::InvalidArgumentError(fmt::format("a record of the log has {} bytes", bytes.size()));
+  record.header = base::load_once<LogHeader>(bytes.data());
+  record.message = bytes.subspan(sizeof record.header);
+  const LogHeader::Kind kind = record.header.kind;
+  if (kind != LogHeader::Kind::kBulk && kind != LogHeader::Kind::kControl) {
+    return absl::InvalidArgumentError(
+        fmt::format("a record of the log is of unknown kind {}", static_cast<std::uint32_t>(kind)));
+  }
+  if (record.header.worker >= workers) {
+    return absl::InvalidArgumentError(
+        fmt::format("a record of the log is of worker {} of {}", record.header.worker, workers));
+  }
+  return record;
+}
+
+}  // namespace verbena::protocol

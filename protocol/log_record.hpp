@@ -1,0 +1,41 @@
+// A record of the log that copies of a server follow: what a worker has said to the server, as it came.
+// Records travel through a message ring, from a server to the next one of its chain, in the one order in
+// which all copies go by them (docs/protocol.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "absl/status/statusor.h"
+
+namespace verbena::protocol {
+
+struct LogHeader {
+  enum class Kind : std::uint32_t {
+    kBulk = 1,     ///< a bulk message of the worker, whole
+    kControl = 2,  ///< a control message of the worker
+  };
+
+  Kind kind = Kind::kBulk;
+  std::uint32_t worker = 0;
+  std::uint64_t number = 0;  ///< records count from 1, and none is left out
+};
+static_assert(sizeof(LogHeader) == 16 && std::is_trivially_copyable_v<LogHeader>);
+
+struct LogRecord {
+  LogHeader header;
+  std::span<const std::byte> message;  ///< of the kind that the header says; not looked at yet
+};
+
+/// The largest bulk message that a worker may send to a server that is followed. A record of it fits into the
+/// log's ring.
+constexpr std::size_t kMaxLoggedBytes = std::size_t{2} << 20;
+/// Of the ring, in the memory of the one that follows.
+constexpr std::size_t kLogRingBytes = 4 * (kMaxLoggedBytes + 4096);
+
+/// INVALID_ARGUMENT: it is no record, or of a worker that the job does not have.
+absl::StatusOr<LogRecord> decode_log_record(std::span<const std::byte> bytes, std::uint32_t workers);
+
+}  // namespace verbena::protocol

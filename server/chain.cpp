@@ -1,0 +1,260 @@
+#include "server/chain.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/return_if_error.hpp"
+
+namespace verbena::server {
+namespace {
+
+/// An attempt to reach the one before in the chain: short, for a configuration may say that there is another
+/// one.
+constexpr auto kAttempt = std::chrono::milliseconds(50);
+constexpr auto kBetweenAttempts = std::chrono::milliseconds(20);
+/// For a configuration after a neighbour is gone, and for a neighbour that a configuration names.
+constexpr auto kPatience = std::chrono::seconds(30);
+
+}  // namespace
+
+Chain::Chain(transport::Transport& transport, const ServerOptions& options, std::uint32_t lanes,
+             const std::vector<Peer*>& workers, Host host)
+    : transport_(transport),
+      options_(options),
+      lanes_(lanes),
+      source_(options.configuration.get()),
+      workers_(workers),
+      host_(std::move(host)) {
+  if (source_ == nullptr) return;
+  number_ = 0;  // until the source says otherwise, this copy does nothing
+  serves_ = false;
+  waits_since_ = transport.now();
+  waits_for_ = "the job's configuration";
+}
+
+absl::Status Chain::take(LogRecord record) {
+  if (!log_.is_needed()) {
+    if (record.travels) log_.pass();
+    return host_.go_by(record);
+  }
+  log_.add(std::move(record));
+  return absl::OkStatus();
+}
+
+bool Chain::poll() {
+  if (source_ == nullptr) return false;
+  follow_configuration();
+  if (!predecessor_address_.empty() && predecessor_ == nullptr) connect();
+  // Without what it was answered, which may wait to be sent, it cannot take records.
+  follower_knows_ |= follower_ != nullptr && follower_->control.empty();
+  bool worked = follower_knows_ && log_.send();
+  while (std::optional<LogRecord> record = log_.take()) {
+    worked = true;
+    Peer& worker = *record->worker;
+    if (worker.refused) continue;
+    if (const absl::Status status = host_.go_by(*record); !status.ok()) {
+      host_.fail(absl::Status(status.code(),
+                              fmt::format("worker {}: {}", worker.worker, std::string(status.message()))));
+      return true;
+    }
+  }
+  const transport::TimePoint now = transport_.now();
+  watch_follower(now);
+  if (now - waits_since_ > kPatience && waits_since_ != transport::TimePoint::max()) {
+    host_.fail(absl::UnavailableError(
+        fmt::format("a copy of server {} has waited {} s for {}", options_.rank,
+                    std::chrono::duration_cast<std::chrono::seconds>(kPatience).count(), waits_for_)));
+  }
+  return worked;
+}
+
+/// Nothing counts that it does not have, so it must not hold up all others.
+void Chain::watch_follower(transport::TimePoint now) {
+  if (follower_ == nullptr || options_.silence_timeout_ms == 0 || now < next_watch_) return;
+  next_watch_ = now + transport::kBeatInterval;
+  if (const absl::Status status = follower_->watch->look(*follower_->connection, now); !status.ok())
+    source_->suspect(follower_address_, std::string(status.message()));
+}
+
+transport::TimePoint Chain::next_poll() const {
+  if (source_ == nullptr) return transport::TimePoint::max();
+  transport::TimePoint next = source_->next_poll();
+  if (!predecessor_address_.empty() && predecessor_ == nullptr) next = std::min(next, next_attempt_);
+  return next;
+}
+
+void Chain::follow_configuration() {
+  source_->poll(transport_.now());
+  const cluster::Configuration& newest = source_->newest();
+  if (newest.number > number_) adopt(newest);
+}
+
+void Chain::adopt(const cluster::Configuration& newest) {
+  if (newest.servers.size() != options_.servers) {
+    return host_.fail(
+        absl::FailedPreconditionError(fmt::format("configuration {} is of {} servers, not {}", newest.number,
+                                                  newest.servers.size(), options_.servers)));
+  }
+  const cluster::Configuration::Chain& chain = newest.servers[options_.rank];
+  const auto here = std::find(chain.begin(), chain.end(), options_.address);
+  if (here == chain.end()) {
+    return host_.fail(absl::AbortedError(fmt::format(
+        "a copy of server {} is not in configuration {} any more: another one has taken its place",
+        options_.rank, newest.number)));
+  }
+  number_ = newest.number;
+  waits_since_ = transport::TimePoint::max();
+  const std::string before = here == chain.begin() ? "" : *(here - 1);
+  const std::string after = here + 1 == chain.end() ? "" : *(here + 1);
+  if (std::exchange(predecessor_address_, before) != before && predecessor_ != nullptr) {
+    // What it has sent after this is heard by nobody: its workers say it again.
+    host_.drop(*predecessor_);
+    predecessor_ = nullptr;
+  }
+  if (std::exchange(follower_address_, after) != after && follower_ != nullptr) {
+    log_.lose_follower();
+    host_.drop(*follower_);
+    follower_ = nullptr;
+  }
+  log_.expect_follower(!after.empty());
+  if (!after.empty() && follower_ == nullptr) {
+    waits_since_ = transport_.now();
+    waits_for_ = fmt::format("the copy at {}", after);
+  }
+  if (before.empty() && !std::exchange(serves_, true)) {
+    host_.serve();
+  }
+}
+
+void Chain::connect() {
+  const transport::TimePoint now = transport_.now();
+  if (now < next_attempt_) return;
+  next_attempt_ = now + kBetweenAttempts;
+  auto connection = transport_.connect(predecessor_address_, now + kAttempt);
+  if (!connection.ok()) {
+    if (waits_since_ == transport::TimePoint::max()) {
+      waits_since_ = now;
+      waits_for_ = fmt::format("the copy at {}", predecessor_address_);
+    }
+    return;
+  }
+  Peer& peer = host_.add_peer(*std::move(connection));
+  peer.connection->set_peer_name(fmt::format("the copy of server {} before this one", options_.rank));
+  peer.is_predecessor = true;
+  auto ring = transport::RingReceiver::create(transport_, *peer.connection, protocol::kLogRingBytes);
+  if (!ring.ok()) return host_.fail(ring.status());
+  peer.inbox = *std::move(ring);
+  predecessor_ = &peer;
+  follows_ = false;
+  waits_since_ = transport::TimePoint::max();
+  const auto heartbeat = host_.grant_heartbeat(*peer.connection);
+  if (!heartbeat.ok()) return host_.fail(heartbeat.status());
+  host_.reply(peer, protocol::Follow{.pid = static_cast<std::uint32_t>(::getpid()),
+                                     .server = options_.rank,
+                                     .servers = options_.servers,
+                                     .workers = options_.workers,
+                                     .lanes = lanes_,
+                                     .configuration = number_,
+                                     .records = log_.records(),
+                                     .log_ring = protocol::Descriptor::of(peer.inbox->descriptor()),
+                                     .heartbeat = protocol::Descriptor::of(*heartbeat)});
+}
+
+absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
+  if (peer.is_worker() || peer.is_observer || peer.log != nullptr)
+    return absl::FailedPreconditionError("is known, and wants to follow");
+  if (follow.server != options_.rank || follow.servers != options_.servers ||
+      follow.workers != options_.workers || follow.lanes != lanes_) {
+    return absl::InvalidArgumentError(
+        fmt::format("a copy of server {} of {}, with {} lanes and {} workers, wants to follow server {} of "
+                    "{}, with {} and {}",
+                    follow.server, follow.servers, follow.lanes, follow.workers, options_.rank,
+                    options_.servers, lanes_, options_.workers));
+  }
+  if (!is_replicated() || follower_address_.empty() || follower_ != nullptr ||
+      follow.configuration > number_) {
+    // One that knows a newer configuration comes again.
+    return absl::UnavailableError(
+        fmt::format("server {} has no place for a copy in configuration {}", options_.rank, number_));
+  }
+  auto sender =
+      LogSender::create(transport_, *peer.connection, follow.log_ring.as<transport::RemoteDescriptor>());
+  if (!sender.ok()) return sender.status();
+  const transport::HeartbeatWatch::Bounds bounds{.silence =
+                                                     std::chrono::milliseconds(options_.silence_timeout_ms)};
+  peer.watch = std::make_unique<transport::HeartbeatWatch>(transport_, bounds);
+  RETURN_IF_ERROR(peer.watch->watch(*peer.connection, follow.heartbeat.as<transport::RemoteDescriptor>()));
+  RETURN_IF_ERROR(log_.follow(sender->get(), follow.records));
+  peer.log = *std::move(sender);
+  peer.connection->set_peer_name(fmt::format("the copy (pid {}) of server {}", follow.pid, options_.rank));
+  follower_ = &peer;
+  follower_knows_ = false;
+  waits_since_ = transport::TimePoint::max();
+  host_.reply(
+      peer, protocol::Followed{.pid = static_cast<std::uint32_t>(::getpid()),
+                               .log_credit = protocol::Descriptor::of(peer.log->ring().credit_descriptor())});
+  return absl::OkStatus();
+}
+
+absl::Status Chain::on_followed(Peer& peer, const protocol::Followed& followed) {
+  if (&peer != predecessor_) return absl::FailedPreconditionError("is not followed, and says it is");
+  peer.inbox->set_credit(followed.log_credit.as<transport::RemoteDescriptor>());
+  follows_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Chain::on_record(Peer& predecessor, std::span<const std::byte> bytes) {
+  const absl::StatusOr<protocol::LogRecord> heard = protocol::decode_log_record(bytes, options_.workers);
+  if (!heard.ok()) return heard.status();
+  if (heard->header.number != log_.records() + 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("record {} of the log after record {}", heard->header.number, log_.records()));
+  }
+  LogRecord record{.worker = workers_[heard->header.worker], .inbox = &predecessor.in_inbox.emplace_back()};
+  if (heard->header.kind == protocol::LogHeader::Kind::kControl) {
+    absl::StatusOr<protocol::ControlMessage> control = protocol::decode_control(heard->message);
+    if (!control.ok()) return control.status();
+    record.control = *std::move(control);
+  } else {
+    absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk(heard->message);
+    if (!message.ok()) return message.status();
+    record.message = *message;
+  }
+  return take(std::move(record));
+}
+
+void Chain::dismiss_follower() {
+  if (follower_ != nullptr) host_.reply(*follower_, protocol::Goodbye{});
+}
+
+void Chain::on_goodbye(const Peer& peer) {
+  if (&peer != predecessor_) return;
+  is_dismissed_ = true;
+  dismiss_follower();
+}
+
+bool Chain::ends_with(const Peer& predecessor) {
+  if (&predecessor != predecessor_ || follows_) return true;
+  host_.drop(*predecessor_);
+  predecessor_ = nullptr;
+  return false;
+}
+
+void Chain::on_gone(const Peer& peer) {
+  if (&peer != predecessor_ && &peer != follower_) return;
+  const bool is_follower = &peer == follower_;
+  if (is_follower) log_.lose_follower();
+  (is_follower ? follower_ : predecessor_) = nullptr;
+  if (is_dismissed_) return;
+  const std::string& address = is_follower ? follower_address_ : predecessor_address_;
+  source_->expect_change();
+  waits_since_ = transport_.now();
+  waits_for_ = fmt::format("a configuration without the copy at {}, which is gone", address);
+}
+
+}  // namespace verbena::server

@@ -1,0 +1,143 @@
+// The configuration of a job: what is accepted, how processes agree on the first one, and how the next one is
+// decided.
+#include "cluster/configuration.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "cluster/controller.hpp"
+#include "cluster/local_store.hpp"
+#include "cluster/stored_configuration.hpp"
+
+namespace verbena::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const Configuration kFirst{.number = 1, .servers = {{"shm:a", "shm:b"}, {"shm:c", "shm:d"}}};
+
+TEST(ConfigurationTest, SurvivesTheJourney) {
+  for (const Configuration& one : {kFirst, Configuration{.number = 7, .servers = {{}, {"x"}}}}) {
+    const auto back = decode_configuration(encode(one));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, one);
+  }
+}
+
+TEST(ConfigurationTest, AnythingElseIsRefused) {
+  const auto error = [](std::string_view text) {
+    return std::string(decode_configuration(text).status().message());
+  };
+  EXPECT_THAT(error(""), HasSubstr("no JSON object"));
+  EXPECT_THAT(error("[1]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(error(R"({"servers":[["a"]]})"), HasSubstr("no number"));
+  EXPECT_THAT(error(R"({"number":0,"servers":[["a"]]})"), HasSubstr("no number"));
+  EXPECT_THAT(error(R"({"number":-1,"servers":[["a"]]})"), HasSubstr("no number"));
+  EXPECT_THAT(error(R"({"number":1})"), HasSubstr("no list of servers"));
+  EXPECT_THAT(error(R"({"number":1,"servers":[]})"), HasSubstr("no list of servers"));
+  EXPECT_THAT(error(R"({"number":1,"servers":["a"]})"), HasSubstr("no list of addresses"));
+  EXPECT_THAT(error(R"({"number":1,"servers":[[1]]})"), HasSubstr("no text"));
+  EXPECT_FALSE(decode_configuration(std::string(1 << 20, '[')).ok());
+  EXPECT_FALSE(decode_configuration(R"({"number":1,"servers":)" + std::string(60'000, '[')).ok());
+}
+
+class StoredConfigurationTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<StoredConfiguration> process() {
+    return std::make_unique<StoredConfiguration>(std::make_unique<LocalStore>(state_), "");
+  }
+  /// So that all that is on its way arrives.
+  void poll(std::initializer_list<StoredConfiguration*> all) {
+    for (int turn = 0; turn < 10; ++turn) {
+      now_ += milliseconds(100);
+      for (StoredConfiguration* const one : all) one->poll(now_);
+    }
+  }
+
+  StoreState state_;
+  Controller controller_{state_};
+  TimePoint now_{seconds(100)};
+};
+
+TEST_F(StoredConfigurationTest, TheFirstThatIsProposedHolds) {
+  const auto a = process();
+  const auto b = process();
+  const auto c = process();
+  poll({c.get()});
+  EXPECT_EQ(c->newest().number, 0U);
+  a->propose(kFirst);
+  b->propose(kFirst);
+  poll({a.get(), b.get(), c.get()});
+  for (const auto* const one : {a.get(), b.get(), c.get()}) EXPECT_EQ(one->newest(), kFirst);
+}
+
+TEST_F(StoredConfigurationTest, CopiesAreRemovedUntilOneIsLeft) {
+  EXPECT_EQ(controller_.remove({.server = 0, .copy = 0}, now_).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  const auto process = this->process();
+  process->propose(kFirst);
+  poll({process.get()});
+  ASSERT_TRUE(controller_.remove({.server = 1, .copy = 0}, now_).ok());
+  poll({process.get()});
+  EXPECT_EQ(process->newest(), (Configuration{.number = 2, .servers = {{"shm:a", "shm:b"}, {"shm:d"}}}));
+  EXPECT_EQ(controller_.remove({.server = 1, .copy = 1}, now_).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(controller_.remove({.server = 2, .copy = 0}, now_).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(controller_.remove({.server = 0, .copy = 1}, now_).ok());
+  poll({process.get()});
+  EXPECT_EQ(process->newest().servers.front(), Configuration::Chain{"shm:a"});
+  EXPECT_EQ(process->newest().number, 3U);
+}
+
+TEST_F(StoredConfigurationTest, SuspectsAreToldOnceAndOnlyIfTheyCanBeReplaced) {
+  const auto a = process();
+  const auto b = process();
+  a->propose(kFirst);
+  poll({a.get(), b.get()});
+  a->suspect("shm:a", "silent");
+  b->suspect("shm:a", "silent for long");
+  b->suspect("shm:nobody", "silent");
+  poll({a.get(), b.get()});
+  const auto suspects = controller_.take_suspects(now_);
+  ASSERT_THAT(suspects, SizeIs(1));
+  EXPECT_EQ(suspects[0].who.server, 0U);
+  EXPECT_EQ(suspects[0].who.copy, 0U);
+  EXPECT_THAT(suspects[0].why, HasSubstr("silent"));
+  EXPECT_THAT(controller_.take_suspects(now_), IsEmpty());
+  ASSERT_TRUE(controller_.remove({.server = 0, .copy = 0}, now_).ok());
+  b->suspect("shm:b", "silent");
+  poll({a.get(), b.get()});
+  EXPECT_THAT(controller_.take_suspects(now_), IsEmpty()) << "it is the last one";
+}
+
+TEST_F(StoredConfigurationTest, WhatIsNoConfigurationIsPassedOver) {
+  const auto process = this->process();
+  process->propose(kFirst);
+  poll({process.get()});
+  const auto put = [&](const std::string& value) {
+    ASSERT_TRUE(state_
+                    .execute(Transaction{.conditions = {},
+                                         .puts = {{.key = kConfigurationKey, .value = value}},
+                                         .deletes = {}},
+                             now_)
+                    .ok());
+    poll({process.get()});
+  };
+  put("nonsense");
+  EXPECT_EQ(process->newest(), kFirst);
+  put(encode({.number = 1, .servers = {{"another"}}}));
+  EXPECT_EQ(process->newest(), kFirst) << "a number names one value";
+  put(encode({.number = 5, .servers = {{"x"}}}));
+  EXPECT_EQ(process->newest().number, 5U);
+}
+
+}  // namespace
+}  // namespace verbena::cluster

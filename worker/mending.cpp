@@ -1,0 +1,204 @@
+#include "worker/mending.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/return_if_error.hpp"
+#include "worker/joining.hpp"
+#include "worker/session_core.hpp"
+#include "worker/table_core.hpp"
+
+namespace verbena::worker {
+namespace {
+
+/// An attempt to connect is short: a configuration may come meanwhile in which the server is elsewhere.
+constexpr auto kAttempt = std::chrono::milliseconds(50);
+constexpr auto kBetweenAttempts = std::chrono::milliseconds(5);
+
+}  // namespace
+
+absl::Status Mending::begin(transport::TimePoint deadline) {
+  if (source_ == nullptr) return absl::OkStatus();
+  transport::Transport& transport = *session_.transport_;
+  while (source_->newest().number == 0) {
+    const transport::TimePoint now = transport.now();
+    source_->poll(now);
+    if (now >= deadline) return absl::DeadlineExceededError("waited for the job's configuration");
+    if (source_->newest().number == 0) transport.wait(std::min(deadline, now + kBetweenAttempts));
+  }
+  const cluster::Configuration& newest = source_->newest();
+  const std::size_t servers = session_.options().servers.size();
+  if (newest.servers.size() != servers) {
+    return absl::InvalidArgumentError(fmt::format("configuration {} is of {} servers, not of {}",
+                                                  newest.number, newest.servers.size(), servers));
+  }
+  addresses_.resize(servers);
+  take_newest();
+  return absl::OkStatus();
+}
+
+/// For links that are still to be made.
+void Mending::take_newest() {
+  const cluster::Configuration& newest = source_->newest();
+  number_ = newest.number;
+  for (std::size_t server = session_.links_.size(); server < addresses_.size(); ++server)
+    addresses_[server] = newest.servers[server].empty() ? std::string() : newest.servers[server].front();
+}
+
+absl::StatusOr<std::unique_ptr<transport::Connection>> Mending::connect_to(std::uint32_t server,
+                                                                           transport::TimePoint deadline) {
+  transport::Transport& transport = *session_.transport_;
+  for (;;) {
+    source_->poll(transport.now());
+    take_newest();
+    if (addresses_[server].empty()) return absl::DataLossError("no copy of it is left");
+    const transport::TimePoint now = transport.now();
+    auto connection =
+        transport.connect(addresses_[server], std::min<transport::TimePoint>(deadline, now + kAttempt));
+    if (connection.ok() || now >= deadline) return connection;
+    transport.wait(std::min<transport::TimePoint>(deadline, now + kBetweenAttempts));
+  }
+}
+
+void Mending::lose(ServerLink& link) {
+  if (link.state == ServerLink::State::kLost) return;
+  spdlog::warn("worker {}: {}; waits for a copy that takes its place", session_.options().rank,
+               std::string(link.connection->status().message()));
+  link.state = ServerLink::State::kLost;
+  link.lost_at = session_.now();
+  link.lost_address = addresses_[link.server];
+  link.reads.end_all();
+  session_.running_.on_lost_server(link);
+  session_.checkpointing_.on_lost_server(link.server);
+  source_->expect_change();
+}
+
+void Mending::suspect(const ServerLink& link, const absl::Status& why) {
+  if (link.state == ServerLink::State::kLost) return;
+  source_->suspect(addresses_[link.server], std::string(why.message()));
+  suspects_ = true;
+}
+
+void Mending::step() {
+  if (source_ == nullptr) return;
+  if (suspects_) {
+    source_->poll(session_.now());
+    suspects_ = source_->newest().number == number_;
+  }
+  for (const std::unique_ptr<ServerLink>& link : session_.links_) {
+    if (link->state == ServerLink::State::kLost) {
+      static_cast<void>(reconnect(*link));
+    } else if (link->state == ServerLink::State::kJoining) {
+      say_again(*link);
+    }
+  }
+}
+
+void Mending::forget_former() {
+  if (former_.empty()) return;
+  const bool all_are_up = std::all_of(session_.links_.begin(), session_.links_.end(),
+                                      [](const auto& link) { return link->state == ServerLink::State::kUp; });
+  if (all_are_up) former_.clear();
+}
+
+transport::TimePoint Mending::next_step() const {
+  transport::TimePoint next = transport::TimePoint::max();
+  if (source_ == nullptr) return next;
+  if (suspects_) next = source_->next_poll();
+  for (const std::unique_ptr<ServerLink>& link : session_.links_) {
+    if (link->state == ServerLink::State::kUp) continue;
+    next = std::min({next, session_.now() + kBetweenAttempts, source_->next_poll()});
+  }
+  return next;
+}
+
+/// False: not now.
+bool Mending::reconnect(ServerLink& link) {
+  transport::Transport& transport = *session_.transport_;
+  const transport::TimePoint now = transport.now();
+  source_->poll(now);
+  const cluster::Configuration& newest = source_->newest();
+  const cluster::Configuration::Chain& chain = newest.servers[link.server];
+  if (chain.empty() && newest.number > number_) {
+    session_.fail(absl::DataLossError(
+        fmt::format("server {} is lost with all its copies (configuration {})", link.server, newest.number)));
+    return false;
+  }
+  if (now - link.lost_at > std::chrono::milliseconds(session_.options().timeout_ms)) {
+    session_.fail(absl::UnavailableError(fmt::format("{}; no copy has taken the place of server {} for {} ms",
+                                                     std::string(link.connection->status().message()),
+                                                     link.server, session_.options().timeout_ms)));
+    return false;
+  }
+  if (chain.empty() || chain.front() == link.lost_address || now < link.next_attempt) return false;
+  number_ = std::max(number_, newest.number);
+  link.next_attempt = now + kBetweenAttempts;
+  auto connection = transport.connect(chain.front(), now + kAttempt);
+  if (!connection.ok()) return false;
+  addresses_[link.server] = chain.front();
+  // What came from there late is for nobody.
+  link.connection->user_data = 0;
+  former_.push_back(
+      {std::move(link.watch), std::move(link.inbox), std::move(link.push_ring), std::move(link.connection)});
+  link.connection = *std::move(connection);
+  link.connection->set_peer_name(fmt::format("server {}", link.server));
+  link.connection->user_data = reinterpret_cast<std::uintptr_t>(&link);
+  link.control = {};
+  link.shards.clear();
+  link.regions.clear();
+  link.small.begin_anew();
+  link.is_refused = false;
+  link.owes_word = false;
+  link.has_welcome = false;
+  link.state = ServerLink::State::kJoining;
+  absl::StatusOr<protocol::Hello> hello = prepare_hello(link, session_.ground());
+  if (!hello.ok()) {
+    link.is_refused = true;
+    session_.fail(hello.status());
+    return false;
+  }
+  hello->is_back = true;
+  session_.say(link, *hello);
+  return true;
+}
+
+absl::Status Mending::on_welcome(ServerLink& link, const protocol::Welcome& welcome) {
+  link.has_welcome = true;
+  for (LaneView& view : link.lanes) {
+    view.subscriptions = 0;
+    view.lookups = {};
+  }
+  return link.sent->begin_again(welcome.messages);
+}
+
+absl::Status Mending::on_table(ServerLink& link, const protocol::TableOpened& opened) {
+  absl::Status status =
+      session_.tables()[opened.table]->on_server_back(link, opened.shard.as<transport::RemoteDescriptor>());
+  link.regions.clear();
+  return status;
+}
+
+void Mending::say_again(ServerLink& link) {
+  if (!link.has_welcome) return;
+  while (KeptMessage* const next = link.sent->next_again()) {
+    if (session_.try_send_kept(link, *next) != transport::SendResult::kSent) return;
+    link.sent->said_again();
+  }
+  if (link.shards.size() >= session_.tables().size()) end(link);
+}
+
+void Mending::end(ServerLink& link) {
+  link.state = ServerLink::State::kUp;
+  spdlog::info("worker {}: {} has taken the place of server {} after {} ms (configuration {})",
+               session_.options().rank, link.connection->peer_name(), link.server,
+               std::chrono::duration_cast<std::chrono::milliseconds>(session_.now() - link.lost_at).count(),
+               number_);
+  session_.say_what_may_be_lost(link);
+  session_.start_epoch();
+}
+
+}  // namespace verbena::worker
