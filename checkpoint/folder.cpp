@@ -294,6 +294,7 @@ absl::StatusOr<Folder::Listing> Folder::list() const {
           fmt::format("{}: expected clock {}, found {}", reader->path(), clock, reader->manifest().clock));
     } else {
       listing.complete.push_back({.clock = clock,
+                                  .run = reader->manifest().run,
                                   .name = checkpoint_name(clock, ending),
                                   .path = reader->path(),
                                   .written = reader->manifest().written,
@@ -310,7 +311,8 @@ const Folder::Complete* Folder::Listing::base_of(const Complete& one) const {
   return &*std::ranges::find(complete, *one.since, &Complete::clock);
 }
 
-absl::StatusOr<Folder::Newest> Folder::newest_valid() const {
+absl::StatusOr<Folder::Newest> Folder::newest_valid(
+    const std::function<bool(const Complete&)>& counts) const {
   absl::StatusOr<Listing> listing = list();
   if (!listing.ok()) return listing.status();
   std::vector<Damaged> passed_over;
@@ -327,6 +329,7 @@ absl::StatusOr<Folder::Newest> Folder::newest_valid() const {
   for (const Complete& complete : listing->complete) {
     for (; damaged != listing->damaged.end() && clock_of(*damaged) >= complete.clock; ++damaged)
       passed_over.push_back(*damaged);
+    if (counts && !counts(complete)) continue;
     std::string reasons;
     for (const Complete* at = &complete; at != nullptr && reasons.empty(); at = listing->base_of(*at))
       reasons = fault_of(*at);

@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -76,7 +77,8 @@ class Folder {
 
   struct Complete {
     std::uint64_t clock = 0;
-    std::string name;  ///< "ckpt-20"; "ckpt-20.old"
+    std::uint64_t run = 0;  ///< the manifest's
+    std::string name;       ///< "ckpt-20"; "ckpt-20.old"
     std::string path;
     std::string written;                 ///< the manifest's
     std::uint64_t bytes = 0;             ///< of its data files
@@ -103,10 +105,11 @@ class Folder {
     Reader reader;
     std::vector<Damaged> passed_over;  ///< newer ones, with all that is wrong with each
   };
-  /// The newest checkpoint in which verify() finds no damage: it reads each that it considers whole.
+  /// The newest checkpoint in which verify() finds no damage: it reads each that it considers whole. With
+  /// `counts`, of those for which that is true; of one whose manifest is damaged nobody can say.
   /// NOT_FOUND: there is no checkpoint. DATA_LOSS: there are some, and all are damaged; the message names
   /// them.
-  absl::StatusOr<Newest> newest_valid() const;
+  absl::StatusOr<Newest> newest_valid(const std::function<bool(const Complete&)>& counts = nullptr) const;
 
   /// Removes all complete checkpoints but the `most` newest and those that these build upon. REQUIRES: most >
   /// 0; none is being written, but of a larger clock than the newest complete one. Damaged ones stay, for

@@ -120,6 +120,24 @@ TEST_F(FolderTest, NamesWhatIsDamagedAndPassesItOver) {
     EXPECT_THAT(std::string(none.message()), HasSubstr(std::string("; ") + name + " is damaged: "));
 }
 
+TEST_F(FolderTest, FindsTheNewestOfThoseThatCount) {
+  for (const std::uint64_t clock : {10U, 20U, 30U}) write(clock, 1);
+  EXPECT_EQ(folder_.list()->complete[0].run, kSampleRun);
+  const auto newest_below = [&](std::uint64_t clock) {
+    return folder_.newest_valid([=](const Folder::Complete& one) { return one.clock < clock; });
+  };
+  EXPECT_EQ(newest_below(31)->reader.path(), "a/b/ckpts/ckpt-30");
+  EXPECT_EQ(newest_below(30)->reader.path(), "a/b/ckpts/ckpt-20");
+  EXPECT_THAT(newest_below(30)->passed_over, IsEmpty());
+  EXPECT_EQ(newest_below(10).status().code(), absl::StatusCode::kNotFound);
+  disk_.bytes_of("a/b/ckpts/ckpt-30/server-0").back() ^= 1;
+  disk_.bytes_of("a/b/ckpts/ckpt-10/server-0").back() ^= 1;
+  EXPECT_THAT(newest_below(30)->passed_over, IsEmpty());
+  const absl::Status none = newest_below(20).status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(none.message()), AllOf(HasSubstr("ckpt-10 is damaged"), Not(HasSubstr("ckpt-30"))));
+}
+
 TEST_F(FolderTest, AFolderThatWasRenamedIsOfAnotherClock) {
   write(20, 1);
   ASSERT_EQ(disk_.rename("a/b/ckpts/ckpt-20", "a/b/ckpts/ckpt-30"), absl::OkStatus());
