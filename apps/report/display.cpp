@@ -81,6 +81,15 @@ void Display::finish() {
   status_line_.erase();
 }
 
+void Display::go_back() {
+  first_.reset();
+  latest_.reset();
+  latest_shown_ = true;
+  main_objective_.reset();
+  what_.clear();
+  part_done_.clear();
+}
+
 /// If several processes share a terminal, each line names its process.
 std::string Display::who() const {
   return settings_.process.empty() ? settings_.model

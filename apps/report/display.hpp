@@ -37,6 +37,9 @@ class Display {
   void tick(double now_seconds);
   /// Removes the live line, and shows the last iteration if it has not been shown yet.
   void finish();
+  /// The run goes back to an earlier iteration, or to its beginning: forgets those that were shown.
+  /// REQUIRES: finish() was called.
+  void go_back();
 
  private:
   void show(double now_seconds, bool last);

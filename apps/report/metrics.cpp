@@ -49,6 +49,16 @@ nlohmann::json iteration_json(const IterationRecord& record) {
           {"objectives", record.objectives}};
 }
 
+nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
+                            double elapsed_seconds) {
+  return {{"schema", kMetricsSchema},
+          {"kind", "restart"},
+          {"restart", restart},
+          {"why", why},
+          {"after_iteration", after_iteration},
+          {"elapsed_seconds", elapsed_seconds}};
+}
+
 nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record) {
   const job::FinishedMessage finished = record.finished.value_or(job::FinishedMessage{});
   nlohmann::json worker = job::statistics_json(finished.statistics);

@@ -1,8 +1,10 @@
 // The metrics file: one JSON object per line. The schema is a contract, described in docs/metrics.md.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "apps/data/output_file.hpp"
@@ -20,6 +22,9 @@ nlohmann::json settings_json(const RunSettings& settings);
 
 nlohmann::json start_json(const RunSettings& settings, const std::string& version);
 nlohmann::json iteration_json(const IterationRecord& record);
+/// `restart` counts from 1; `why`: who has died, and how.
+nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
+                            double elapsed_seconds);
 nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record);
 
 /// Lines go to an OutputFile: a file appears, complete, only when the run has succeeded; a pipe or a device

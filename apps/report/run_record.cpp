@@ -86,6 +86,22 @@ absl::Status RunRecord::add(const job::FinishedMessage& message) {
   return absl::OkStatus();
 }
 
+void RunRecord::go_back(std::int64_t after_iteration) {
+  ++restarts_;
+  // Iteration 0 comes again, too, where all begins again.
+  const std::int64_t last = after_iteration > 0 ? after_iteration : -1;
+  for (WorkerRecord& worker : workers_) {
+    worker.last_iteration = std::min(worker.last_iteration, last);
+    worker.finished.reset();
+  }
+  partial_.clear();
+  std::erase_if(iterations_, [&](const IterationRecord& record) { return record.iteration > last; });
+  newest_objectives_.clear();
+  for (const IterationRecord& record : iterations_) {
+    for (const auto& [name, value] : record.objectives) newest_objectives_[name] = value;
+  }
+}
+
 std::int64_t RunRecord::iterations_trained() const {
   return std::count_if(iterations_.begin(), iterations_.end(),
                        [](const IterationRecord& record) { return record.iteration > 0; });

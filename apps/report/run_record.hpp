@@ -1,4 +1,5 @@
-// What is known of a run: the workers' reports, added up by iteration.
+// What is known of a run: the workers' reports, added up by iteration. When processes have died and the run
+// has gone back to a checkpoint, what was reported after that is forgotten, but not what it cost.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ struct IterationRecord {
 };
 
 struct WorkerRecord {
-  double items = 0;
+  double items = 0;  ///< these two with what was trained again after a restart
   double training_seconds = 0;
   std::int64_t last_iteration = -1;  ///< none yet
   std::optional<job::FinishedMessage> finished;
@@ -51,7 +52,11 @@ class RunRecord {
   absl::StatusOr<std::optional<IterationRecord>> add(const job::IterationMessage& message,
                                                      double elapsed_seconds);
   absl::Status add(const job::FinishedMessage& message);
+  /// All workers begin again after this iteration; 0: at the beginning.
+  void go_back(std::int64_t after_iteration);
 
+  /// How often it has gone back.
+  [[nodiscard]] std::uint32_t restarts() const { return restarts_; }
   [[nodiscard]] const std::vector<IterationRecord>& iterations() const { return iterations_; }
   /// How many iterations that trained have been reported by all workers.
   [[nodiscard]] std::int64_t iterations_trained() const;
@@ -96,6 +101,7 @@ class RunRecord {
   std::map<std::int64_t, Partial> partial_;
   std::vector<IterationRecord> iterations_;
   std::map<std::string, double> newest_objectives_;
+  std::uint32_t restarts_ = 0;
 };
 
 }  // namespace verbena::apps

@@ -39,6 +39,7 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
     }
   }
   rows.emplace_back("iterations", std::to_string(record.iterations_trained()));
+  if (record.restarts() > 0) rows.emplace_back("restarts", std::to_string(record.restarts()));
   rows.emplace_back("training time", format_seconds(record.training_seconds()));
   rows.emplace_back("total time", format_seconds(elapsed_seconds));
   rows.emplace_back("throughput", format_rate(record.throughput(), settings.throughput_unit));
@@ -103,6 +104,7 @@ nlohmann::json summary_json(const RunSettings& settings, const RunRecord& record
   summary["seconds"] = record.training_seconds();
   summary["elapsed_seconds"] = elapsed_seconds;
   summary["iterations"] = record.iterations_trained();
+  if (record.restarts() > 0) summary["restarts"] = record.restarts();
   summary["objectives"] = record.objectives();
   summary["items"] = record.items();
   summary["throughput"] = record.throughput();

@@ -69,6 +69,34 @@ TEST(RunRecordTest, RefusesWhatNoWorkerCanSay) {
   EXPECT_FALSE(record.add(report(2, 1, 1, 1), 0).ok());
 }
 
+TEST(RunRecordTest, AfterGoingBackIterationsComeAgain) {
+  RunRecord record = two_workers();
+  for (std::int64_t iteration = 1; iteration <= 3; ++iteration) {
+    ASSERT_TRUE(record.add(report(0, iteration, 1, 4 * static_cast<double>(iteration)), 0).ok());
+    ASSERT_TRUE(record.add(report(1, iteration, 1, 5 * static_cast<double>(iteration)), 0).ok());
+  }
+  ASSERT_TRUE(record.add(report(0, 4, 1, 7), 0).ok());
+  ASSERT_TRUE(record.add(job::FinishedMessage{}).ok());
+  record.go_back(1);
+  EXPECT_EQ(record.restarts(), 1U);
+  EXPECT_EQ(record.iterations_trained(), 1);
+  EXPECT_EQ(record.objectives().at("rmse"), 3.0);
+  EXPECT_FALSE(record.workers()[0].finished.has_value());
+  EXPECT_FALSE(record.add(report(0, 1, 1, 0), 0).ok()) << "this one has not been lost";
+  EXPECT_FALSE(record.add(report(0, 2, 1, 8), 0)->has_value());
+  const auto again = record.add(report(1, 2, 1, 8), 0);
+  ASSERT_TRUE(again.ok() && again->has_value());
+  EXPECT_EQ((*again)->objectives.at("rmse"), 4.0);
+  EXPECT_EQ(record.iterations_trained(), 2);
+  EXPECT_EQ(record.training_seconds(), 5) << "what was lost has taken its time";
+  EXPECT_EQ(record.items(), 900);
+  record.go_back(0);
+  EXPECT_EQ(record.restarts(), 2U);
+  EXPECT_TRUE(record.iterations().empty());
+  EXPECT_TRUE(record.objectives().empty());
+  EXPECT_TRUE(record.add(report(0, 0, 0, 1), 0).ok());
+}
+
 TEST(RunRecordTest, ShareWaitedIsTheMeanAndStalenessTheSum) {
   RunRecord record = two_workers();
   EXPECT_FALSE(record.mean_clock_differential().has_value());
