@@ -116,10 +116,19 @@ absl::StatusOr<Notes> resume_notes(const Application& application, const Applica
   const Files files = application.files();
   for (const NamedFile& output : files.outputs) notes.erase(output.option);
   std::map<std::string, std::size_t> count;
+  std::map<std::string, absl::Status> missing;
   for (const NamedFile& input : files.inputs) {
     absl::StatusOr<std::string> bytes = fingerprint(input.path);
+    if (absl::IsNotFound(bytes.status())) {
+      missing.emplace(input.option, bytes.status());
+      continue;
+    }
     if (!bytes.ok()) return bytes.status();
     notes[file_note(input.option, ++count[input.option])] = *std::move(bytes);
+  }
+  // An application names all files that it would read if they were there. None is too few.
+  for (const auto& [option, status] : missing) {
+    if (!count.contains(option)) return status;
   }
   // The names of what is read do not matter.
   for (const auto& [option, files_of_it] : count) {

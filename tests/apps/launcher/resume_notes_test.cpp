@@ -151,6 +151,10 @@ TEST_F(ResumeNotesTest, OtherDataIsNamed) {
   write_file(path("words"), "the");
   EXPECT_THAT(refusal(written({"--words", "english"}), {"--words", path("words")}),
               HasSubstr("--words was english when saved/ckpt-40 was written, now a file"));
+  const Parsed some({"--data", path("none"), path("a")});
+  const auto notes = resume_notes(some.model, some.options, job_);
+  ASSERT_TRUE(notes.ok()) << "a name that a file might have had: " << notes.status();
+  EXPECT_EQ(notes->at("--data"), "a file");
   const Parsed missing({"--data", path("none")});
   EXPECT_TRUE(absl::IsNotFound(resume_notes(missing.model, missing.options, job_).status()));
 }
