@@ -116,6 +116,11 @@ int ClusterProcess::end_early(const absl::Status& status) {
 int ClusterProcess::run() {
   absl::Status verdict = share_out(cluster_.rendezvous.size(), run_);
   decide_consistency(run_.job, application_, /*is_one_node=*/false);
+  if (verdict.ok() && run_.job.checkpoints.restarts > 0) {
+    verdict = absl::InvalidArgumentError(
+        "--restarts: what mpirun or srun has started only the batch system can start again: expected a job "
+        "script that does, with --resume-from and the newest checkpoint");
+  }
   if (verdict.ok() && leads()) verdict = check_all(application_, run_);
   if (verdict.ok() && leads()) verdict = check_resume_in_cluster(run_.job, application_, options_);
   absl::Status status = meet(std::move(verdict));

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "apps/launcher/launcher.hpp"
+#include "apps/launcher/own_checkpoints.hpp"
+#include "apps/report/console.hpp"
+#include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps {
@@ -62,6 +66,16 @@ std::vector<Launcher::Command> commands_of(const Application& application, const
   return commands;
 }
 
+std::string place_of(const Beginning& beginning) {
+  if (beginning.checkpoint.empty()) return "its beginning";
+  return fmt::format("iteration {} ({})", beginning.after_iteration, base::printable(beginning.checkpoint));
+}
+
+absl::Status cannot_go_back(const absl::Status& ended, const absl::Status& why) {
+  return {ended.code(), fmt::format("{}; it cannot go back to a checkpoint: {}", std::string(ended.message()),
+                                    std::string(why.message()))};
+}
+
 }  // namespace
 
 Launcher::Command server_command(const JobOptions& job, std::uint32_t number) {
@@ -102,12 +116,30 @@ absl::Status prepare_host_run(RunOptions& run, Application& application) {
   return run.baseline ? check_memory(run.job, run.job.servers, run.job.workers) : check_host(run.job);
 }
 
-HostRunEnd carry_out_host_run(const RunOptions& run, const Application& application,
+HostRunEnd carry_out_host_run(const RunOptions& given, const Application& application,
                               const ApplicationOptions& options, RunMonitor& monitor) {
-  spdlog::info("run {}: {} {}", std::string(application.name()), effective(run.job), options.effective());
-  Launcher launcher(monitor, /*saves_first=*/!run.job.checkpoints.folder.empty());
-  absl::Status ended = launcher.run(commands_of(application, options, run));
-  return {std::move(ended), launcher.signal()};
+  RunOptions run = given;
+  CheckpointSettings& checkpoints = run.job.checkpoints;
+  std::optional<OwnCheckpoints> own;
+  if (checkpoints.restarts > 0) {
+    absl::StatusOr<OwnCheckpoints> begun = OwnCheckpoints::begin(checkpoints);
+    if (!begun.ok()) return {begun.status()};
+    own.emplace(*std::move(begun));
+  }
+  for (std::uint32_t restart = 1;; ++restart) {
+    spdlog::info("run {}: {} {}", std::string(application.name()), effective(run.job), options.effective());
+    Launcher launcher(monitor, /*saves_first=*/!checkpoints.folder.empty());
+    absl::Status ended = launcher.run(commands_of(application, options, run));
+    if (!launcher.has_lost_process() || restart > checkpoints.restarts)
+      return {std::move(ended), launcher.signal()};
+    const std::string why(base::printable(ended).message());
+    const absl::StatusOr<Beginning> beginning = own->newest();
+    if (!beginning.ok()) return {cannot_go_back(ended, beginning.status())};
+    print_error("verbena: {}: the training goes back to {}, restart {} of {}\n", why, place_of(*beginning),
+                restart, checkpoints.restarts);
+    monitor.go_back(beginning->after_iteration, why);
+    checkpoints.resume_from = beginning->checkpoint;
+  }
 }
 
 }  // namespace verbena::apps

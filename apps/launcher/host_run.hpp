@@ -22,7 +22,8 @@ struct HostRunEnd {
   absl::Status status;  ///< the failure that caused the others
   int signal = 0;       ///< the signal that ended it, with `status` CANCELLED; 0 if none
 };
-/// Starts servers and workers and waits until all of them have ended. REQUIRES: prepare_host_run() has
+/// Starts servers and workers and waits until all of them have ended. If one has died, starts all again from
+/// the run's newest checkpoint, at most run.job.checkpoints.restarts times. REQUIRES: prepare_host_run() has
 /// succeeded.
 HostRunEnd carry_out_host_run(const RunOptions& run, const Application& application,
                               const ApplicationOptions& options, RunMonitor& monitor);

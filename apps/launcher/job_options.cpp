@@ -263,6 +263,16 @@ void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run)
           "again and again. Under mpirun and srun: --resume-from.")
       ->excludes(from)
       ->group(kCheckpoints);
+  add_number(
+      command, "--restarts", checkpoints.restarts,
+      "When a server or worker process dies (it is killed, crashes, or shows no sign of life), end the "
+      "others, and start all again from the newest whole checkpoint of this run, at most so many "
+      "times. For a run on one host, with --checkpoint; under mpirun and srun the batch system starts "
+      "the job again.",
+      {0, std::numeric_limits<std::uint32_t>::max()})
+      ->type_name("N")
+      ->group(kCheckpoints)
+      ->capture_default_str();
 }
 
 void add_verbose_option(CLI::App& command, JobOptions& options) {
@@ -291,7 +301,7 @@ absl::Status check_together(const CheckpointSettings& checkpoints) {
        {std::pair("--checkpoint-every", checkpoints.every.has_value()),
         std::pair("--checkpoint-keep", checkpoints.keep.has_value()),
         std::pair("--checkpoint-increments", checkpoints.increments.has_value()),
-        std::pair("--resume", checkpoints.resume)}) {
+        std::pair("--resume", checkpoints.resume), std::pair("--restarts", checkpoints.restarts > 0)}) {
     if (is_given)
       return absl::InvalidArgumentError(
           fmt::format("{}: expected with --checkpoint FOLDER, which says where", name));
@@ -535,6 +545,7 @@ std::string effective(const JobOptions& options) {
   if (checkpoints.keep) saving += fmt::format(" --checkpoint-keep={}", *checkpoints.keep);
   if (checkpoints.increments) saving += fmt::format(" --checkpoint-increments={}", *checkpoints.increments);
   if (!checkpoints.resume_from.empty()) saving += " --resume-from=" + checkpoints.resume_from;
+  if (checkpoints.restarts > 0) saving += fmt::format(" --restarts={}", checkpoints.restarts);
   return fmt::format(
       "--servers={}{} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
       "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={} "

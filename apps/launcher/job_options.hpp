@@ -30,6 +30,7 @@ struct CheckpointSettings {
   std::optional<std::int64_t> increments;  ///< nullopt: not given
   bool resume = false;                     ///< from the newest one in the folder: becomes `resume_from`
   std::string resume_from;                 ///< the folder of a checkpoint; empty: from the beginning
+  std::uint32_t restarts = 0;              ///< how often the launcher goes back to one by itself
 };
 
 struct JobOptions {
@@ -82,7 +83,7 @@ void add_outlive_option(CLI::App& command, JobOptions& options);     // server
 void add_address_options(CLI::App& command, JobOptions& options);    // worker, server
 void add_condition_options(CLI::App& command, JobOptions& options);  // run, worker
 void add_network_option(CLI::App& command, JobOptions& options);     // server; the others have it, too
-/// `of_run`: with --resume, which one process decides for all.
+/// `of_run`: with --resume and --restarts, which one process decides for all.
 void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run);  // run, worker
 void add_verbose_option(CLI::App& command, JobOptions& options);                   // all
 

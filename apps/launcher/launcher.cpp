@@ -24,9 +24,7 @@ constexpr int kTickMs = 1000;
 
 absl::Status Launcher::run(const std::vector<Command>& commands) {
   StopSignals signals({SIGINT, SIGTERM, SIGHUP});
-  if (absl::Status status = start(commands); !status.ok()) {
-    fail(Cause::kKilled, std::move(status));
-  }
+  if (absl::Status status = start(commands); !status.ok()) fail(Cause::kOwnError, std::move(status));
   while (any_running(false)) {
     wait(signals);
     if (absl::Status status = rendezvous_->serve(); !status.ok()) fail(Cause::kOwnError, std::move(status));
@@ -185,6 +183,7 @@ void Launcher::check_deadline() {
   }
   deadline_ = Clock::time_point::max();
   for (Child& child : children_) {
+    if (!child.process.running()) continue;
     child.process.signal(SIGKILL);
     child.history.killed = true;
   }
@@ -203,6 +202,16 @@ void Launcher::stop_all() {
     child.process.signal(saves_first_ ? kEndSignal : SIGTERM);
     child.history.asked_to_end = true;
   }
+}
+
+bool Launcher::has_lost_process() const {
+  if (signal_ != 0) return false;
+  // Nobody has an error of its own, but others have missed a process, or were told of one. It is silent if it
+  // did not end when it was asked to, as all do that run.
+  const bool is_missed = monitor_.cause() == Cause::kPeerGone || monitor_.cause() == Cause::kFollowed;
+  const bool was_silent = std::any_of(children_.begin(), children_.end(),
+                                      [](const Child& child) { return child.history.killed; });
+  return monitor_.cause() == Cause::kKilled || (is_missed && was_silent);
 }
 
 bool Launcher::all_workers_finished() const {

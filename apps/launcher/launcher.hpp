@@ -43,6 +43,10 @@ class Launcher {
   absl::Status run(const std::vector<Command>& commands);
 
   [[nodiscard]] int signal() const { return signal_; }
+  /// Whether run() has failed because a process has died, and not because one has ended by itself: somebody
+  /// has killed it, it has crashed, or the others have found it silent, and it had to be killed. The same
+  /// processes, started again, may well succeed.
+  [[nodiscard]] bool has_lost_process() const;
 
  private:
   using Clock = RunMonitor::Clock;

@@ -93,13 +93,8 @@ bool may_differ(const std::string& note, const Application& application) {
 }
 
 absl::Status check_iteration(const CheckpointSummary& checkpoint, const Application& application) {
-  const auto note = checkpoint.notes.find(kIterationNote);
-  const std::optional<std::int64_t> iteration =
-      note == checkpoint.notes.end() ? std::nullopt : base::parse_decimal<std::int64_t>(note->second);
-  if (!iteration) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: `verbena run` has not written it, so it cannot go on from it", checkpoint.path));
-  }
+  const absl::StatusOr<std::int64_t> iteration = iteration_of(checkpoint);
+  if (!iteration.ok()) return iteration.status();
   if (*iteration <= application.iterations()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("{} is after iteration {}: expected at least so many, found {}", checkpoint.path,
@@ -107,6 +102,15 @@ absl::Status check_iteration(const CheckpointSummary& checkpoint, const Applicat
 }
 
 }  // namespace
+
+absl::StatusOr<std::int64_t> iteration_of(const CheckpointSummary& checkpoint) {
+  const auto note = checkpoint.notes.find(kIterationNote);
+  const std::optional<std::int64_t> iteration =
+      note == checkpoint.notes.end() ? std::nullopt : base::parse_decimal<std::int64_t>(note->second);
+  if (iteration) return *iteration;
+  return absl::InvalidArgumentError(
+      fmt::format("{}: `verbena run` has not written it, so it cannot go on from it", checkpoint.path));
+}
 
 absl::StatusOr<Notes> resume_notes(const Application& application, const ApplicationOptions& options,
                                    const JobOptions& job) {

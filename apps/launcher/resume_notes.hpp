@@ -1,6 +1,7 @@
 // Which run a checkpoint is of, so that only the same one goes on from it.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -18,6 +19,9 @@ namespace verbena::apps {
 absl::StatusOr<std::map<std::string, std::string>> resume_notes(const Application& application,
                                                                 const ApplicationOptions& options,
                                                                 const JobOptions& job);
+
+/// After which iteration the checkpoint was made. INVALID_ARGUMENT: it does not say so.
+absl::StatusOr<std::int64_t> iteration_of(const CheckpointSummary& checkpoint);
 
 /// Whether this run may go on from the checkpoint. INVALID_ARGUMENT: what differs, in one line; what may
 /// differ, may. Otherwise as resume_notes().

@@ -80,6 +80,17 @@ void RunMonitor::on_iteration(const job::IterationMessage& message) {
   if (metrics_ != nullptr) metrics_->write(iteration_json(**record));
 }
 
+void RunMonitor::go_back(std::int64_t after_iteration, std::string_view why) {
+  cause_ = Cause::kNone;
+  failure_ = absl::OkStatus();
+  model_summary_ = nlohmann::json::object();
+  printed_.clear();
+  record_.go_back(after_iteration);
+  display_.go_back();
+  if (metrics_ != nullptr)
+    metrics_->write(restart_json(record_.restarts(), why, after_iteration, elapsed_seconds()));
+}
+
 void RunMonitor::fail(Cause cause, absl::Status status) {
   if (cause >= cause_) return;
   cause_ = cause;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -40,11 +41,16 @@ class RunMonitor {
   void print(std::string_view line) { display_.print(line); }
   /// Redraws what changes with time alone.
   void tick() { display_.tick(elapsed_seconds()); }
-  /// Call it when no more messages will come.
+  /// Call it when no more messages will come, or none before go_back().
   void finish() { display_.finish(); }
+  /// The processes have ended, because of `why`, and others go on after this iteration (0: at the beginning):
+  /// forgets the failure, and what the training was found to be after that. REQUIRES: finish() was called.
+  void go_back(std::int64_t after_iteration, std::string_view why);
 
   [[nodiscard]] double elapsed_seconds() const;
   [[nodiscard]] bool failed() const { return cause_ != Cause::kNone; }
+  /// How close failure() is to what has happened first; kNone if there was none.
+  [[nodiscard]] Cause cause() const { return cause_; }
   /// The failure that caused the others; OK if there was none.
   [[nodiscard]] const absl::Status& failure() const { return failure_; }
   /// What the model has added to the summary, and the lines that it has printed.

@@ -169,7 +169,7 @@ void add_run_command(CLI::App& program, const Applications& applications, const 
       "run",
       "train a model with several processes\n\nStarts S servers and W workers on this host, shows their "
       "progress, and ends with a table. When a process fails, the others are ended and nothing is left "
-      "behind. "
+      "behind; with --restarts a run that is saved then goes back to its newest checkpoint. "
       "Started itself by mpirun or srun --mpi=pmix, each process becomes the server or "
       "worker of its rank, servers first (docs/cluster.md). "
       "`verbena run APP --help` has the options. With -- PROGRAM instead of APP the workers are a program of "

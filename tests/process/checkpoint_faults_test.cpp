@@ -18,6 +18,7 @@
 namespace verbena::process_test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -114,6 +115,62 @@ TEST_P(KilledWriterTest, LeavesWhatWasPromisedAndTheRunGoesOn) {
 
 INSTANTIATE_TEST_SUITE_P(Worker, KilledWriterTest, ::testing::Values(kWorker));
 INSTANTIATE_TEST_SUITE_P(Server, KilledWriterTest, ::testing::Values(kServer));
+
+class RestartedWriterTest : public ::testing::TestWithParam<Writer> {
+ protected:
+  [[nodiscard]] Ended run_with(const std::string& fault, const std::string& restarts) const {
+    training_.clear();
+    return training_.run(GetParam().servers, {GetParam().name, fault}, {"--restarts", restarts});
+  }
+
+  const SavedTraining training_{3, 1};
+  const Undisturbed undisturbed_ = run_undisturbed(training_, GetParam().servers);
+};
+
+/// Each process that comes after one that has died dies at the same call of its own. So it comes one
+/// checkpoint further each time.
+TEST_P(RestartedWriterTest, GoesOnByItself) {
+  ASSERT_EQ(undisturbed_.clocks.size(), 3U);
+  const std::string second = fmt::format("/ckpt-{}", undisturbed_.clocks[1]);
+  int last_sync = 0;
+  for (const DiskCall& call : calls_of(GetParam().name, undisturbed_.calls)) {
+    if (call.kind == "fsync" && call.path.find(second) != std::string::npos) last_sync = call.number;
+  }
+  ASSERT_NE(last_sync, 0);
+  const Ended ended = run_with(fmt::format("kill-before fsync {}", last_sync), "9");
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(training_.model(), undisturbed_.model);
+  const std::string at = fmt::format(": the training goes back to iteration 1 ({}), restart 1 of 9\n",
+                                     training_.path_of(undisturbed_.clocks[0]));
+  EXPECT_THAT(ended.err, HasSubstr(at));
+  EXPECT_THAT(ended.err,
+              HasSubstr(fmt::format(": the training goes back to iteration 2 ({}), restart 2 of 9\n",
+                                    training_.path_of(undisturbed_.clocks[1]))));
+  const SavedCheckpoints left = training_.look();
+  EXPECT_THAT(left.damaged, IsEmpty());
+  EXPECT_EQ(left.newest(), undisturbed_.clocks.back());
+  EXPECT_THAT(training_.left_behind(), IsEmpty());
+}
+
+TEST_P(RestartedWriterTest, EndsWhenItHasDiedTooOften) {
+  const Ended ended = run_with("kill-before fsync 1", "2");
+  EXPECT_EQ(ended.status, 1) << ended.err;
+  std::string name = GetParam().name;
+  std::replace(name.begin(), name.end(), '-', ' ');
+  const std::string died = name + " \\(pid [0-9]+\\) was killed by SIGKILL[^\n]*";
+  for (const char* const restart : {"1", "2"}) {
+    EXPECT_THAT(ended.err, ContainsRegex(fmt::format(
+                               "verbena: {}: the training goes back to its beginning, restart {} of 2\n",
+                               died, restart)));
+  }
+  EXPECT_THAT(ended.err, ::testing::Not(HasSubstr("restart 3 of")));
+  EXPECT_THAT(ended.err, ContainsRegex("verbena: error: " + died + "\n"));
+  EXPECT_EQ(training_.model(), "");
+  EXPECT_THAT(training_.left_behind(), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Worker, RestartedWriterTest, ::testing::Values(kWorker));
+INSTANTIATE_TEST_SUITE_P(Server, RestartedWriterTest, ::testing::Values(kServer));
 
 // --- a disk that fails
 

@@ -10,15 +10,14 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <random>
 #include <regex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/process/chance.hpp"
 #include "tests/process/saved_training.hpp"
 
 namespace verbena::process_test {
@@ -29,27 +28,6 @@ using ::testing::IsEmpty;
 
 constexpr int kIterations = 5;
 constexpr int kKept = 2;
-
-std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::stoull(text);
-}
-
-class Chance {
- public:
-  Chance() : seed_(number_from("VERBENA_TEST_SEED", std::random_device()())), engine_(seed_) {}
-  [[nodiscard]] std::uint64_t seed() const { return seed_; }
-  /// From 0 to `count` - 1.
-  std::uint64_t below(std::uint64_t count) {
-    return std::uniform_int_distribution<std::uint64_t>(0, count - 1)(engine_);
-  }
-  /// From 0 to `most`.
-  double up_to(double most) { return std::uniform_real_distribution<>(0, most)(engine_); }
-
- private:
-  std::uint64_t seed_;
-  std::mt19937_64 engine_;
-};
 
 /// Where a run that goes on says that it does; 0: at its beginning.
 std::uint64_t begun_from(const Ended& ended) {

@@ -104,6 +104,13 @@ class MpirunTest : public ::testing::Test {
   std::map<int, pid_t> last_ranks_;
 };
 
+TEST_F(MpirunTest, OnlyTheBatchSystemCanStartItAgain) {
+  const Ended ended = run_counter(2, {"--restarts", "1", "--checkpoint", path("saved")});
+  EXPECT_EQ(ended.status, 2) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("--restarts: what mpirun or srun has started only the batch system can"));
+  EXPECT_EQ(errors(ended.err), 1U) << ended.err;
+}
+
 TEST_F(MpirunTest, TrainsWithHalfOfThemServers) {
   const Ended ended = run_counter(4, {"--output", path("count"), "--metrics", path("metrics"), "--report",
                                       path("report"), "--words", "some words"});

@@ -80,8 +80,12 @@ bool Program::wait_for_children(const std::string& subcommand, std::size_t count
   return wait_until([&] { return children(subcommand).size() == count; });
 }
 
+bool Program::has_said(const std::string& text) const {
+  return (read("out") + read("err")).find(text) != std::string::npos;
+}
+
 bool Program::wait_for_output(const std::string& text) const {
-  return wait_until([&] { return (read("out") + read("err")).find(text) != std::string::npos; });
+  return wait_until([&] { return has_said(text); });
 }
 
 Ended Program::wait() {

@@ -35,7 +35,9 @@ class Program {
   [[nodiscard]] std::vector<pid_t> children(const std::string& subcommand) const;
   /// Waits until there are exactly so many of these children. Returns false if that takes too long.
   [[nodiscard]] bool wait_for_children(const std::string& subcommand, std::size_t count) const;
-  /// Waits until standard output or standard error contains `text`. Returns false if that takes too long.
+  /// Whether standard output or standard error contains `text`.
+  [[nodiscard]] bool has_said(const std::string& text) const;
+  /// Waits until it has said it. Returns false if that takes too long.
   [[nodiscard]] bool wait_for_output(const std::string& text) const;
   Ended wait();
 

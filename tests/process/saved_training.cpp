@@ -46,34 +46,36 @@ SavedTraining::SavedTraining(int iterations, int keep)
   clear();
 }
 
-std::unique_ptr<Program> SavedTraining::start(int servers, const DiskFault& fault) const {
-  const std::vector<std::string> arguments = {"run",
-                                              "lda",
-                                              "--data",
-                                              folder_.path("documents"),
-                                              "--topics",
-                                              "3",
-                                              "--top-words",
-                                              "0",
-                                              "--evaluate-every",
-                                              "1000",
-                                              "--consistency",
-                                              "bsp",
-                                              "--iterations",
-                                              std::to_string(iterations_),
-                                              "--workers",
-                                              "2",
-                                              "--servers",
-                                              std::to_string(servers),
-                                              "--output",
-                                              folder_.path("model"),
-                                              "--checkpoint",
-                                              saved(),
-                                              "--checkpoint-every",
-                                              "1",
-                                              "--checkpoint-keep",
-                                              std::to_string(keep_),
-                                              "--resume"};
+std::unique_ptr<Program> SavedTraining::start(int servers, const DiskFault& fault,
+                                              const std::vector<std::string>& more) const {
+  std::vector<std::string> arguments = {"run",
+                                        "lda",
+                                        "--data",
+                                        folder_.path("documents"),
+                                        "--topics",
+                                        "3",
+                                        "--top-words",
+                                        "0",
+                                        "--evaluate-every",
+                                        "1000",
+                                        "--consistency",
+                                        "bsp",
+                                        "--iterations",
+                                        std::to_string(iterations_),
+                                        "--workers",
+                                        "2",
+                                        "--servers",
+                                        std::to_string(servers),
+                                        "--output",
+                                        folder_.path("model"),
+                                        "--checkpoint",
+                                        saved(),
+                                        "--checkpoint-every",
+                                        "1",
+                                        "--checkpoint-keep",
+                                        std::to_string(keep_),
+                                        "--resume"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
   const auto prepare = [&] {
     const auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
     set("LD_PRELOAD", FAILING_DISK);
@@ -86,8 +88,8 @@ std::unique_ptr<Program> SavedTraining::start(int servers, const DiskFault& faul
   return std::make_unique<Program>(VERBENA_PROGRAM, arguments, folder_.path(), prepare);
 }
 
-Ended SavedTraining::run(int servers, const DiskFault& fault) const {
-  return start(servers, fault)->wait();
+Ended SavedTraining::run(int servers, const DiskFault& fault, const std::vector<std::string>& more) const {
+  return start(servers, fault, more)->wait();
 }
 
 std::string SavedTraining::model() const {

@@ -41,10 +41,12 @@ class SavedTraining {
  public:
   SavedTraining(int iterations, int keep);
 
-  /// Starts it: from the newest checkpoint if there is one.
-  [[nodiscard]] std::unique_ptr<Program> start(int servers, const DiskFault& fault = {}) const;
+  /// Starts it, with `more` options: from the newest checkpoint if there is one.
+  [[nodiscard]] std::unique_ptr<Program> start(int servers, const DiskFault& fault = {},
+                                               const std::vector<std::string>& more = {}) const;
   /// Runs it to its end.
-  [[nodiscard]] Ended run(int servers, const DiskFault& fault = {}) const;
+  [[nodiscard]] Ended run(int servers, const DiskFault& fault = {},
+                          const std::vector<std::string>& more = {}) const;
 
   /// What it has trained, byte for byte; empty: it has not come so far.
   [[nodiscard]] std::string model() const;

@@ -67,5 +67,24 @@ TEST(RunMonitorTest, WhatAProcessCallsTheCauseIs) {
   EXPECT_EQ(monitor.failure().message(), "worker 1: no coffee");
 }
 
+TEST(RunMonitorTest, WhatWasBeforeARestartIsForgotten) {
+  RunSettings settings;
+  RunRecord record(1, [](const auto&) { return std::map<std::string, double>(); });
+  Display display(settings, Display::Mode::kNone, stderr, stderr);
+  RunMonitor monitor(record, display, nullptr);
+  monitor.hear("worker 0", encode(job::PrintMessage{"topic 1"}));
+  monitor.hear("worker 0", encode(job::SummaryMessage{"topics", 1}));
+  monitor.fail(RunMonitor::Cause::kKilled, absl::AbortedError("server 0 was killed by SIGKILL"));
+  EXPECT_EQ(monitor.cause(), RunMonitor::Cause::kKilled);
+  monitor.finish();
+  monitor.go_back(0, "server 0 was killed by SIGKILL");
+  EXPECT_FALSE(monitor.failed());
+  EXPECT_TRUE(monitor.failure().ok());
+  EXPECT_TRUE(monitor.printed().empty());
+  EXPECT_TRUE(monitor.model_summary().empty());
+  monitor.fail(RunMonitor::Cause::kFollowed, absl::AbortedError("another gave up"));
+  EXPECT_EQ(monitor.failure().message(), "another gave up");
+}
+
 }  // namespace
 }  // namespace verbena::apps
