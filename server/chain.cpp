@@ -37,7 +37,7 @@ Chain::Chain(transport::Transport& transport, const ServerOptions& options, std:
   waits_for_ = "the job's configuration";
 }
 
-absl::Status Chain::take(LogRecord record) {
+absl::Status Chain::take(WorkerMessage record) {
   if (!log_.is_needed()) {
     if (record.travels) log_.pass();
     return host_.go_by(record);
@@ -53,7 +53,7 @@ bool Chain::poll() {
   // Without what it was answered, which may wait to be sent, it cannot take records.
   follower_knows_ |= follower_ != nullptr && follower_->control.empty();
   bool worked = follower_knows_ && log_.send();
-  while (std::optional<LogRecord> record = log_.take()) {
+  while (std::optional<WorkerMessage> record = log_.take()) {
     worked = true;
     Peer& worker = *record->worker;
     if (worker.refused) continue;
@@ -65,7 +65,7 @@ bool Chain::poll() {
   }
   const transport::TimePoint now = transport_.now();
   watch_follower(now);
-  if (now - waits_since_ > kPatience && waits_since_ != transport::TimePoint::max()) {
+  if (waits_since_ != transport::TimePoint::max() && now - waits_since_ > kPatience) {
     host_.fail(absl::UnavailableError(
         fmt::format("a copy of server {} has waited {} s for {}", options_.rank,
                     std::chrono::duration_cast<std::chrono::seconds>(kPatience).count(), waits_for_)));
@@ -101,7 +101,7 @@ void Chain::adopt(const cluster::Configuration& newest) {
                                                   newest.servers.size(), options_.servers)));
   }
   const cluster::Configuration::Chain& chain = newest.servers[options_.rank];
-  const auto here = std::find(chain.begin(), chain.end(), options_.address);
+  const auto here = std::find(chain.begin(), chain.end(), transport_.listening_address());
   if (here == chain.end()) {
     return host_.fail(absl::AbortedError(fmt::format(
         "a copy of server {} is not in configuration {} any more: another one has taken its place",
@@ -126,9 +126,7 @@ void Chain::adopt(const cluster::Configuration& newest) {
     waits_since_ = transport_.now();
     waits_for_ = fmt::format("the copy at {}", after);
   }
-  if (before.empty() && !std::exchange(serves_, true)) {
-    host_.serve();
-  }
+  if (before.empty() && !std::exchange(serves_, true)) host_.serve();
 }
 
 void Chain::connect() {
@@ -215,7 +213,7 @@ absl::Status Chain::on_record(Peer& predecessor, std::span<const std::byte> byte
     return absl::InvalidArgumentError(
         fmt::format("record {} of the log after record {}", heard->header.number, log_.records()));
   }
-  LogRecord record{.worker = workers_[heard->header.worker], .inbox = &predecessor.in_inbox.emplace_back()};
+  WorkerMessage record{.worker = workers_[heard->header.worker], .inbox = &predecessor.in_inbox.emplace_back()};
   if (heard->header.kind == protocol::LogHeader::Kind::kControl) {
     absl::StatusOr<protocol::ControlMessage> control = protocol::decode_control(heard->message);
     if (!control.ok()) return control.status();

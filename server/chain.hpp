@@ -33,7 +33,7 @@ class Chain {
     std::function<void(Peer&)> drop;
     std::function<absl::StatusOr<transport::RemoteDescriptor>(transport::Connection&)> grant_heartbeat;
     /// A record counts.
-    std::function<absl::Status(const LogRecord&)> go_by;
+    std::function<absl::Status(const WorkerMessage&)> go_by;
     std::function<void()> serve;  ///< from now on this copy serves
     std::function<void(const absl::Status&)> fail;
   };
@@ -51,7 +51,7 @@ class Chain {
 
   /// A worker has said something that changes what this server has, or has to keep its place in the order.
   /// Errors are those of the record, if it counts at once.
-  absl::Status take(LogRecord record);
+  absl::Status take(WorkerMessage record);
   /// Goes on with all of it; false: there was nothing to do.
   bool poll();
   [[nodiscard]] transport::TimePoint next_poll() const;

@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<LogSender>> LogSender::create(transport::Transpor
   return std::unique_ptr<LogSender>(new LogSender(*std::move(sender), *std::move(memory)));
 }
 
-bool LogSender::send(const LogRecord& record, std::uint64_t number) {
+bool LogSender::send(const WorkerMessage& record, std::uint64_t number) {
   const std::string control = record.control ? protocol::encode(*record.control) : std::string();
   const protocol::LogHeader header{
       .kind = record.control ? protocol::LogHeader::Kind::kControl : protocol::LogHeader::Kind::kBulk,
@@ -51,7 +51,7 @@ bool LogSender::send(const LogRecord& record, std::uint64_t number) {
   return ring_->try_send(memory, *memory_) == transport::SendResult::kSent;
 }
 
-void Log::add(LogRecord record) {
+void Log::add(WorkerMessage record) {
   if (record.inbox != nullptr) record.inbox->users = 1;
   const std::uint64_t last = records_.empty() ? first_ - 1 : records_.back().number;
   const std::uint64_t number = record.travels ? last + 1 : last;
@@ -83,7 +83,7 @@ bool Log::send() {
   return sent_ > before;
 }
 
-std::optional<LogRecord> Log::take() {
+std::optional<WorkerMessage> Log::take() {
   if (records_.empty()) return std::nullopt;
   Entry& first = records_.front();
   if (has_follower_) {
@@ -91,7 +91,7 @@ std::optional<LogRecord> Log::take() {
         sender_ != nullptr && sent_ > 0 && first.end <= sender_->ring().delivered_position();
     if (!is_there) return std::nullopt;
   }
-  LogRecord record = std::move(first.record);
+  WorkerMessage record = std::move(first.record);
   if (record.travels) first_ = first.number + 1;
   records_.pop_front();
   sent_ -= sent_ > 0 ? 1 : 0;

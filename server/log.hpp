@@ -39,7 +39,7 @@ namespace verbena::server {
 struct Peer;
 
 /// What a worker has said: a bulk message, which lies where `inbox` counts its users, or a control message.
-struct LogRecord {
+struct WorkerMessage {
   Peer* worker = nullptr;
   protocol::BulkMessage message = {};
   InboxMessage* inbox = nullptr;  ///< has one user as long as the record is in a log
@@ -56,7 +56,7 @@ class LogSender {
                                                            const transport::RemoteDescriptor& ring);
   [[nodiscard]] transport::RingSender& ring() { return *ring_; }
   /// False: there is no room now, or the connection has ended.
-  bool send(const LogRecord& record, std::uint64_t number);
+  bool send(const WorkerMessage& record, std::uint64_t number);
 
  private:
   LogSender(std::unique_ptr<transport::RingSender> ring, std::unique_ptr<transport::MemoryRegion> memory)
@@ -78,7 +78,7 @@ class Log {
   /// One that travels has counted at once. REQUIRES: !is_needed()
   void pass() { ++first_; }
 
-  void add(LogRecord record);
+  void add(WorkerMessage record);
   /// One has come that has the first `records` of the log. OUT_OF_RANGE: it lacks some that are not here any
   /// more, or has some that there never were.
   absl::Status follow(LogSender* sender, std::uint64_t records);
@@ -89,13 +89,13 @@ class Log {
   /// Sends what there is room for; true if anything was sent.
   bool send();
   /// The next record, if all copies have it now.
-  [[nodiscard]] std::optional<LogRecord> take();
+  [[nodiscard]] std::optional<WorkerMessage> take();
   /// The job has failed: what has not counted never will.
   void drop();
 
  private:
   struct Entry {
-    LogRecord record;
+    WorkerMessage record;
     std::uint64_t number = 0;  ///< of those that travel; of others that of the last one before
     std::uint64_t end = 0;     ///< in the follower's ring, once it is sent
   };

@@ -112,7 +112,7 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                   },
               .grant_heartbeat =
                   [this](transport::Connection& connection) { return heartbeat_->grant(connection); },
-              .go_by = [this](const LogRecord& record) { return go_by(record); },
+              .go_by = [this](const WorkerMessage& record) { return go_by(record); },
               .serve = [this] { serve(); },
               .fail = [this](const absl::Status& status) { fail(status); }}),
       saving_(
@@ -447,7 +447,7 @@ bool Server::is_logged(const protocol::ControlMessage& message) {
          std::holds_alternative<protocol::Goodbye>(message);
 }
 
-absl::Status Server::go_by(const LogRecord& record) {
+absl::Status Server::go_by(const WorkerMessage& record) {
   Peer& peer = *record.worker;
   if (!record.control) return go_by(peer, record.message, *record.inbox);
   if (const auto* open = std::get_if<protocol::OpenTable>(&*record.control))

@@ -105,7 +105,7 @@ class Server : private ShardHost {
   void serve();
   [[nodiscard]] bool waits_for_partings() const;
   static bool is_logged(const protocol::ControlMessage& message);
-  absl::Status go_by(const LogRecord& record);
+  absl::Status go_by(const WorkerMessage& record);
   static absl::Status check_copies(TableShard& shard);
   static absl::Status check_rings(const Peer& peer, const TableShard& shard);
   static void list_announcements(Peer& peer, const TableShard& shard);

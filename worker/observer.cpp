@@ -54,13 +54,12 @@ class Observer::Core {
       link.connection->set_peer_name(address);
       link.connection->user_data = links_.size() - 1;
       RETURN_IF_ERROR(observe(link));
-      const std::size_t rank = links_.size() - 1;
-      if (link.observed.server == rank && link.observed.servers == options_.servers.size()) continue;
-      return absl::InvalidArgumentError(fmt::format(
-          "{} is server {} of {}: expected server {} of {}. All servers are to be named, by their ranks",
-          address, link.observed.server, link.observed.servers, rank, options_.servers.size()));
+      const bool is_known = std::any_of(links_.begin(), links_.end() - 1, [&](const Link& other) {
+        return other.observed.server == link.observed.server;
+      });
+      if (is_known) links_.pop_back();  // another copy of it
     }
-    return absl::OkStatus();
+    return sort_links();
   }
 
   absl::StatusOr<ObservedJob> job() {
@@ -153,6 +152,21 @@ class Observer::Core {
   }
 
  private:
+  /// By rank.
+  absl::Status sort_links() {
+    std::sort(links_.begin(), links_.end(),
+              [](const Link& a, const Link& b) { return a.observed.server < b.observed.server; });
+    for (std::size_t rank = 0; rank < links_.size(); ++rank) {
+      Link& link = links_[rank];
+      link.connection->user_data = rank;
+      if (link.observed.server == rank && link.observed.servers == links_.size()) continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "{} is server {} of {}, and {} servers were named: all of them are to be",
+          link.connection->peer_name(), link.observed.server, link.observed.servers, links_.size()));
+    }
+    return absl::OkStatus();
+  }
+
   struct Link {
     std::unique_ptr<transport::Connection> connection;
     transport::MessageOutbox control;

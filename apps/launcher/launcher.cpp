@@ -156,7 +156,7 @@ bool Launcher::is_replaced(Child& child, int wait_status) {
     return false;
   const absl::StatusOr<std::string> next = succession_->remove(*child.copy);
   if (!next.ok()) return false;
-  monitor_.print(fmt::format("{} {}: {}", child.process.name(), describe_end(wait_status), *next));
+  monitor_.fail_over(fmt::format("{} {}: {}", child.process.name(), describe_end(wait_status), *next));
   return true;
 }
 

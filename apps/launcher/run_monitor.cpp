@@ -80,6 +80,12 @@ void RunMonitor::on_iteration(const job::IterationMessage& message) {
   if (metrics_ != nullptr) metrics_->write(iteration_json(**record));
 }
 
+void RunMonitor::fail_over(std::string_view what) {
+  record_.note_failover();
+  display_.print(what);
+  if (metrics_ != nullptr) metrics_->write(failover_json(what, elapsed_seconds()));
+}
+
 void RunMonitor::go_back(std::int64_t after_iteration, std::string_view why) {
   cause_ = Cause::kNone;
   failure_ = absl::OkStatus();

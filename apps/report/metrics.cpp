@@ -49,6 +49,11 @@ nlohmann::json iteration_json(const IterationRecord& record) {
           {"objectives", record.objectives}};
 }
 
+nlohmann::json failover_json(std::string_view what, double elapsed_seconds) {
+  return {
+      {"schema", kMetricsSchema}, {"kind", "failover"}, {"what", what}, {"elapsed_seconds", elapsed_seconds}};
+}
+
 nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
                             double elapsed_seconds) {
   return {{"schema", kMetricsSchema},

@@ -55,6 +55,10 @@ class RunRecord {
   /// All workers begin again after this iteration; 0: at the beginning.
   void go_back(std::int64_t after_iteration);
 
+  /// A copy of a server has died, and others go on.
+  void note_failover() { ++failovers_; }
+  [[nodiscard]] std::uint32_t failovers() const { return failovers_; }
+
   /// How often it has gone back.
   [[nodiscard]] std::uint32_t restarts() const { return restarts_; }
   [[nodiscard]] const std::vector<IterationRecord>& iterations() const { return iterations_; }
@@ -101,6 +105,7 @@ class RunRecord {
   std::map<std::int64_t, Partial> partial_;
   std::vector<IterationRecord> iterations_;
   std::map<std::string, double> newest_objectives_;
+  std::uint32_t failovers_ = 0;
   std::uint32_t restarts_ = 0;
 };
 

@@ -35,7 +35,7 @@
 namespace verbena {
 
 struct ObserverOptions {
-  std::vector<std::string> servers;  ///< addresses, by rank
+  std::vector<std::string> servers;  ///< addresses of all, in any order; of one with copies, of any of these
   NetworkOptions network = {};
   /// For a server to appear, and for each of its answers.
   std::uint32_t timeout_ms = 10'000;
@@ -63,7 +63,7 @@ struct ObservedTable {
 
 class Observer {
  public:
-  /// Connects to all servers of the job. INVALID_ARGUMENT: these are not all servers of one job, by rank; or
+  /// Connects to all servers of the job. INVALID_ARGUMENT: these are not all servers of one job; or
   /// impossible options. DEADLINE_EXCEEDED or UNAVAILABLE, with the address.
   static absl::StatusOr<std::unique_ptr<Observer>> connect(const ObserverOptions& options);
   ~Observer();

@@ -22,6 +22,7 @@
 
 #include "tests/process/chance.hpp"
 #include "tests/process/program.hpp"
+#include "tests/process/small_training.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::process_test {
@@ -32,7 +33,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int kIterations = 10;
+constexpr int kIterations = kIterationsOfSmallTraining;
 
 std::size_t times(const std::string& what, const std::string& text) {
   std::size_t count = 0;
@@ -46,60 +47,12 @@ std::vector<pid_t> all_children(const Program& program) {
   return all;
 }
 
-// --- the applications
-
-/// What is trained, and what comes of it.
-struct Training {
-  std::string application;
-  std::vector<std::string> options;  ///< without those that name files
-  std::vector<std::string> models;   ///< the ends of the names of the files that it writes
-};
-std::ostream& operator<<(std::ostream& out, const Training& training) {
-  return out << training.application;
-}
-
-std::vector<Training> trainings() {
-  const std::string iterations = std::to_string(kIterations);
-  return {
-      {"lda", {"--topics", "3", "--top-words", "0", "--iterations", iterations}, {""}},
-      {"mf", {"--rank", "4", "--iterations", iterations}, {".users.tsv", ".items.tsv"}},
-      {"kge", {"--dimension", "4", "--iterations", iterations}, {".entities.tsv", ".relations.tsv"}},
-      {"ctr", {"--rank", "2", "--passes", std::to_string(kIterations / 10)}, {""}},  // ten iterations a pass
-  };
-}
-
-/// Some examples for the application, in a file or folder of this name.
-void write_data(const std::string& application, const std::string& path) {
-  std::string text;
-  const auto write_triples = [&](const char* name, int first, int step) {
-    text.clear();
-    for (int i = first; i < 240; i += step)
-      text += fmt::format("e{}\tr{}\te{}\n", i % 24, i % 4, (i * i + 3 * i + 1) % 24);
-    verbena::testing::write_file(path + "/" + name, text);
-  };
-  if (application == "kge") {
-    std::filesystem::create_directory(path);
-    write_triples("train.txt", 0, 1);
-    write_triples("valid.txt", 5, 40);
-    write_triples("test.txt", 7, 40);
-    return;
-  }
-  for (int i = 0; i < 300; ++i) {
-    if (application == "mf") text += fmt::format("{}\t{}\t{}\n", i % 30 + 1, i * 7 % 25 + 1, i * i % 5 + 1);
-    if (application == "ctr")
-      text += fmt::format("{} {}:1 {}:1\n", i % 3 == 0 ? 1 : 0, i % 50 + 1, 51 + i * 7 % 50);
-    if (application == "lda")
-      text += fmt::format("w{}{}", i % 30 % 3 * 13 + i * 7 % 17, i % 10 == 9 ? '\n' : ' ');
-  }
-  verbena::testing::write_file(path, text);
-}
-
 /// Of two servers and two workers, with a checkpoint after each iteration.
-class RestartTest : public ::testing::TestWithParam<Training> {
+class RestartTest : public ::testing::TestWithParam<SmallTraining> {
  protected:
   void SetUp() override {
     fmt::print("VERBENA_TEST_SEED={}\n", chance_.seed());
-    write_data(GetParam().application, folder_.path("data"));
+    write_data(GetParam(), folder_.path("data"));
     const Ended ended = start({}, "undisturbed")->wait();
     ASSERT_EQ(ended.status, 0) << ended.err;
     model_ = model("undisturbed");
@@ -113,7 +66,7 @@ class RestartTest : public ::testing::TestWithParam<Training> {
   [[nodiscard]] std::string saved() const { return folder_.path("saved"); }
   [[nodiscard]] std::unique_ptr<Program> start(const std::vector<std::string>& more,
                                                const std::string& output = "model") const {
-    const Training& training = GetParam();
+    const SmallTraining& training = GetParam();
     std::vector<std::string> all = {"run",
                                     training.application,
                                     "--data",
@@ -240,7 +193,7 @@ TEST_P(RestartTest, TheModelIsTheSameWhoeverDiesAndWhenever) {
   expect_right(ended);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, RestartTest, ::testing::ValuesIn(trainings()),
+INSTANTIATE_TEST_SUITE_P(Each, RestartTest, ::testing::ValuesIn(small_trainings()),
                          ::testing::PrintToStringParamName());
 
 class SilentProcessTest : public RestartTest {};
@@ -265,7 +218,7 @@ TEST_P(SilentProcessTest, IsKilledAndTheTrainingGoesOn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Lda, SilentProcessTest, ::testing::Values(trainings().front()),
+INSTANTIATE_TEST_SUITE_P(Lda, SilentProcessTest, ::testing::Values(small_trainings().front()),
                          ::testing::PrintToStringParamName());
 
 // --- what does not go on

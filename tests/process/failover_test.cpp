@@ -1,0 +1,214 @@
+// Runs whose servers have copies (--replicas), and die: under BSP they train the same model, byte for byte,
+// whichever process dies, and whenever. What is chosen by chance is printed as a seed; VERBENA_TEST_KILLS:
+// how many runs of each training.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/process/chance.hpp"
+#include "tests/process/program.hpp"
+#include "tests/process/small_training.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::process_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::size_t kServers = 2;
+
+/// Sends a signal to a process of the run. `number` counts first those that serve at the beginning, then the
+/// copies. Returns which it was; 0: there is no such process (any more).
+pid_t signal_server(const Program& program, std::size_t number, int signal) {
+  const std::string wanted = fmt::format("--server-rank={}", number);
+  for (const pid_t pid : program.children("server")) {
+    std::ifstream file(fmt::format("/proc/{}/cmdline", pid));
+    for (std::string argument; std::getline(file, argument, '\0');) {
+      if (argument != wanted || pid <= 1) continue;
+      ::kill(pid, signal);
+      return pid;
+    }
+  }
+  return 0;
+}
+
+class FailoverTest : public ::testing::TestWithParam<SmallTraining> {
+ protected:
+  void SetUp() override {
+    write_data(GetParam(), folder_.path("data"));
+    const Ended ended = start({}, "undisturbed")->wait();
+    ASSERT_EQ(ended.status, 0) << ended.err;
+    model_ = model("undisturbed");
+    for (const std::string& file : model_) ASSERT_NE(file, "");
+    forget();
+  }
+
+  [[nodiscard]] std::unique_ptr<Program> start(const std::vector<std::string>& more,
+                                               const std::string& output = "model") const {
+    const SmallTraining& training = GetParam();
+    std::vector<std::string> all = {"run",
+                                    training.application,
+                                    "--data",
+                                    folder_.path("data"),
+                                    "--servers",
+                                    std::to_string(kServers),
+                                    "--workers",
+                                    "2",
+                                    "--consistency",
+                                    "bsp",
+                                    "--slow",
+                                    "worker=all,pause=10ms,every=1",
+                                    "--output",
+                                    folder_.path(output),
+                                    "--metrics",
+                                    folder_.path("metrics"),
+                                    "--checkpoint",
+                                    folder_.path("saved"),
+                                    "--checkpoint-every",
+                                    "1"};
+    all.insert(all.end(), training.options.begin(), training.options.end());
+    all.insert(all.end(), more.begin(), more.end());
+    return std::make_unique<Program>(VERBENA_PROGRAM, all, folder_.path());
+  }
+  [[nodiscard]] std::vector<std::string> model(const std::string& output = "model") const {
+    std::vector<std::string> files;
+    for (const std::string& end : GetParam().models)
+      files.push_back(verbena::testing::contents(folder_.path(output + end)));
+    return files;
+  }
+  void forget() const {
+    for (const std::string& end : GetParam().models) std::filesystem::remove(folder_.path("model" + end));
+    std::filesystem::remove_all(folder_.path("saved"));
+  }
+  /// There is a checkpoint, or one is being made: so all processes have met.
+  [[nodiscard]] bool has_trained() const {
+    std::error_code error;
+    return std::filesystem::directory_iterator(folder_.path("saved"), error) !=
+           std::filesystem::directory_iterator();
+  }
+  [[nodiscard]] bool wait_until_it_trains(const Program& program) const {
+    return wait_until([&] { return has_trained() || !alive(program.pid()); }) && has_trained() &&
+           alive(program.pid());
+  }
+
+  Chance chance_;
+  verbena::testing::TemporaryFolder folder_;
+  std::vector<std::string> model_;
+  int killed_ = 0;
+};
+
+TEST_P(FailoverTest, TrainsTheSameModelWhicheverServerDies) {
+  fmt::print("VERBENA_TEST_SEED={}\n", chance_.seed());
+  const std::uint64_t runs = number_from("VERBENA_TEST_KILLS", 2);
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    forget();
+    const auto program = start({"--replicas", "1"});
+    ASSERT_TRUE(wait_until_it_trains(*program));
+    // One copy of each server, or of one.
+    std::string killed;
+    for (std::size_t server = 0; server < kServers; ++server) {
+      if (!killed.empty() && chance_.below(2) == 0) continue;
+      std::this_thread::sleep_for(std::chrono::duration<double>(chance_.up_to(0.1)));
+      const std::size_t number = server + kServers * chance_.below(2);
+      if (signal_server(*program, number, SIGKILL) > 0) ++killed_;
+      killed += fmt::format(" {}", number);
+    }
+    SCOPED_TRACE(fmt::format("run {}: killed{}", run, killed));
+    const Ended ended = program->wait();
+    ASSERT_EQ(ended.status, 0) << ended.err;
+    ASSERT_EQ(model(), model_);
+  }
+  EXPECT_GT(killed_, 0) << "all runs were over too soon";
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, FailoverTest, ::testing::ValuesIn(small_trainings()),
+                         [](const auto& training) { return training.param.application; });
+
+/// What is the same for all applications.
+class OneFailoverTest : public FailoverTest {};
+
+TEST_P(OneFailoverTest, SaysWhoDied) {
+  const auto program = start({"--replicas", "1"});
+  ASSERT_TRUE(wait_until_it_trains(*program));
+  const pid_t pid = signal_server(*program, 1, SIGKILL);
+  ASSERT_GT(pid, 0);
+  const Ended ended = program->wait();
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(model(), model_);
+  EXPECT_THAT(ended.out + ended.err,
+              HasSubstr(fmt::format("server 1 (pid {}) was killed by SIGKILL: the run goes on with the last "
+                                    "copy of server 1 (configuration 2)",
+                                    pid)));
+  EXPECT_THAT(ended.out, HasSubstr("failovers"));
+  EXPECT_THAT(verbena::testing::contents(folder_.path("metrics")),
+              AllOf(HasSubstr("\"kind\":\"failover\""), HasSubstr("\"failovers\":1")));
+}
+
+TEST_P(OneFailoverTest, EndsWhenAllCopiesOfAServerAreDead) {
+  const auto program = start({"--replicas", "1"});
+  ASSERT_TRUE(wait_until_it_trains(*program));
+  for (const std::size_t number : {std::size_t{0}, kServers})
+    ASSERT_GT(signal_server(*program, number, SIGKILL), 0);
+  const Ended ended = program->wait();
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("was killed by SIGKILL"), HasSubstr("server 0")));
+}
+
+TEST_P(OneFailoverTest, OneThatIsStoppedIsEndedAndReplaced) {
+  for (const std::size_t number : {std::size_t{0}, kServers + 1}) {
+    forget();
+    const auto program = start({"--replicas", "1", "--silence-timeout", "2000"});
+    ASSERT_TRUE(wait_until_it_trains(*program));
+    ASSERT_GT(signal_server(*program, number, SIGSTOP), 0);
+    const Ended ended = program->wait();
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_THAT(ended.out + ended.err, HasSubstr("shows no sign of life, and is ended"));
+    EXPECT_EQ(model(), model_);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Lda, OneFailoverTest, ::testing::Values(small_trainings().front()),
+                         [](const auto& training) { return training.param.application; });
+
+TEST(ReplicasTest, AreRefusedWhereThereAreNone) {
+  verbena::testing::TemporaryFolder folder;
+  write_data(small_trainings()[1], folder.path("data"));
+  const auto error_of = [&](const std::vector<std::string>& arguments) {
+    const Ended ended = run(VERBENA_PROGRAM, arguments, folder.path());
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    return ended.err;
+  };
+  EXPECT_THAT(error_of({"run", "lda", "--data", folder.path("data"), "--replicas", "2"}),
+              HasSubstr("--replicas"));
+  EXPECT_THAT(error_of({"server", "--job", "x", "--replicas", "1"}), HasSubstr("--replicas: expected with"));
+  EXPECT_THAT(error_of({"run", "--replicas", "1", "--", "true"}), HasSubstr("--replicas: expected with"));
+  // Rows that move have no copies.
+  const Ended moving = run(VERBENA_PROGRAM,
+                           {"run", "mf", "--data", folder.path("data"), "--rank", "4", "--iterations", "2",
+                            "--consistency", "asp", "--replicas", "1"},
+                           folder.path());
+  EXPECT_EQ(moving.status, 1);
+  EXPECT_THAT(moving.err, AllOf(HasSubstr("dynamic"), HasSubstr("without copies of servers")));
+  // By default they stay.
+  const Ended staying =
+      run(VERBENA_PROGRAM,
+          {"run", "mf", "--data", folder.path("data"), "--rank", "4", "--iterations", "2", "--replicas", "1"},
+          folder.path());
+  EXPECT_EQ(staying.status, 0) << staying.err;
+}
+
+}  // namespace
+}  // namespace verbena::process_test

@@ -1,0 +1,53 @@
+#include "tests/process/small_training.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::process_test {
+
+std::ostream& operator<<(std::ostream& out, const SmallTraining& training) {
+  return out << training.application;
+}
+
+std::vector<SmallTraining> small_trainings() {
+  const std::string iterations = std::to_string(kIterationsOfSmallTraining);
+  return {
+      {"lda", {"--topics", "3", "--top-words", "0", "--iterations", iterations}, {""}},
+      {"mf", {"--rank", "4", "--iterations", iterations}, {".users.tsv", ".items.tsv"}},
+      {"kge", {"--dimension", "4", "--iterations", iterations}, {".entities.tsv", ".relations.tsv"}},
+      {"ctr",
+       {"--rank", "2", "--passes", std::to_string(kIterationsOfSmallTraining / 10)},
+       {""}},  // ten iterations a pass
+  };
+}
+
+void write_data(const SmallTraining& training, const std::string& path) {
+  const std::string& application = training.application;
+  std::string text;
+  const auto write_triples = [&](const char* name, int first, int step) {
+    text.clear();
+    for (int i = first; i < 240; i += step)
+      text += fmt::format("e{}\tr{}\te{}\n", i % 24, i % 4, (i * i + 3 * i + 1) % 24);
+    verbena::testing::write_file(path + "/" + name, text);
+  };
+  if (application == "kge") {
+    std::filesystem::create_directory(path);
+    write_triples("train.txt", 0, 1);
+    write_triples("valid.txt", 5, 40);
+    write_triples("test.txt", 7, 40);
+    return;
+  }
+  for (int i = 0; i < 300; ++i) {
+    if (application == "mf") text += fmt::format("{}\t{}\t{}\n", i % 30 + 1, i * 7 % 25 + 1, i * i % 5 + 1);
+    if (application == "ctr")
+      text += fmt::format("{} {}:1 {}:1\n", i % 3 == 0 ? 1 : 0, i % 50 + 1, 51 + i * 7 % 50);
+    if (application == "lda")
+      text += fmt::format("w{}{}", i % 30 % 3 * 13 + i * 7 % 17, i % 10 == 9 ? '\n' : ' ');
+  }
+  verbena::testing::write_file(path, text);
+}
+
+}  // namespace verbena::process_test
