@@ -213,7 +213,8 @@ absl::Status Chain::on_record(Peer& predecessor, std::span<const std::byte> byte
     return absl::InvalidArgumentError(
         fmt::format("record {} of the log after record {}", heard->header.number, log_.records()));
   }
-  WorkerMessage record{.worker = workers_[heard->header.worker], .inbox = &predecessor.in_inbox.emplace_back()};
+  WorkerMessage record{.worker = workers_[heard->header.worker],
+                       .inbox = &predecessor.in_inbox.emplace_back()};
   if (heard->header.kind == protocol::LogHeader::Kind::kControl) {
     absl::StatusOr<protocol::ControlMessage> control = protocol::decode_control(heard->message);
     if (!control.ok()) return control.status();
