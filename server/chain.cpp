@@ -17,6 +17,9 @@ namespace {
 /// one.
 constexpr auto kAttempt = std::chrono::milliseconds(50);
 constexpr auto kBetweenAttempts = std::chrono::milliseconds(20);
+/// To one that was lost: most likely it is gone for good, and whoever tries to reach it has no time for
+/// others.
+constexpr auto kBeforeAnotherAttempt = std::chrono::milliseconds(500);
 /// For a configuration after a neighbour is gone, and for a neighbour that a configuration names.
 constexpr auto kPatience = std::chrono::seconds(30);
 
@@ -253,6 +256,7 @@ void Chain::on_gone(const Peer& peer) {
   const std::string& address = is_follower ? follower_address_ : predecessor_address_;
   source_->expect_change();
   waits_since_ = transport_.now();
+  next_attempt_ = waits_since_ + kBeforeAnotherAttempt;
   waits_for_ = fmt::format("a configuration without the copy at {}, which is gone", address);
 }
 

@@ -261,6 +261,9 @@ void Server::hear(Peer& peer) {
   if (!peer.is_worker() || (peer.has_come_back && !peer.has_adopted) || std::exchange(peer.has_welcome, true))
     return;
   peer.pushes->give_buffers_to(lanes_, peer.worker);
+  // Lanes may have had something to tell it for long.
+  for (std::uint32_t lane = 0; peer.has_come_back && wake_lane_ && lane < lanes_.size(); ++lane)
+    wake_lane_(lane);
 }
 
 void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 namespace verbena::worker {
 
 absl::StatusOr<LocalSpan> SentMessages::take_slot() {
@@ -13,8 +11,8 @@ absl::StatusOr<LocalSpan> SentMessages::take_slot() {
   return slot;
 }
 
-void SentMessages::add(KeptMessage message) {
-  kept_.push_back(std::move(message));
+void SentMessages::add(const KeptMessage& message) {
+  kept_.push_back(message);
   ++messages_;
   again_ = kept_.size();
 }

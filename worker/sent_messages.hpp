@@ -41,7 +41,7 @@ class SentMessages {
   void give_slot(LocalSpan slot) { free_.push_back(slot); }
 
   /// It has been sent, and is to be kept.
-  void add(KeptMessage message);
+  void add(const KeptMessage& message);
   /// The server has released its ring up to this position: all copies have what was in it.
   void forget_up_to(std::uint64_t position);
 

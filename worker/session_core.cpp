@@ -586,7 +586,7 @@ absl::Status SessionCore::send_kept(ServerLink& link, KeptMessage message) {
     }
     mending_.lose(link);
   }
-  link.sent->add(std::move(message));
+  link.sent->add(message);
   return absl::OkStatus();
 }
 

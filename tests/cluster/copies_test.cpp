@@ -1,0 +1,173 @@
+// Servers that have copies, with real threads: the one that serves ends while workers train, and its copy
+// takes its place. Everything else about it: tests/simulation.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/return_if_error.hpp"
+#include "cluster/configuration.hpp"
+#include "server/driver.hpp"
+#include "server/server.hpp"
+#include "transport/backends.hpp"
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
+
+namespace verbena::testing {
+namespace {
+
+constexpr std::uint32_t kCopiedWorkers = 2;
+constexpr std::int64_t kCopiedClocks = 120;
+constexpr Key kCopiedKeys = 64;
+
+/// What all threads of a test see.
+class SharedConfiguration {
+ public:
+  void set(const cluster::Configuration& configuration) {
+    const std::lock_guard lock(mutex_);
+    configuration_ = configuration;
+  }
+  [[nodiscard]] cluster::Configuration get() const {
+    const std::lock_guard lock(mutex_);
+    return configuration_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  cluster::Configuration configuration_;
+};
+
+class SharedSource final : public cluster::ConfigurationSource {
+ public:
+  explicit SharedSource(const SharedConfiguration& shared) : shared_(shared) {}
+  [[nodiscard]] const cluster::Configuration& newest() const override { return newest_; }
+  void poll(transport::TimePoint now) override {
+    next_ = now + std::chrono::milliseconds(1);
+    newest_ = shared_.get();
+  }
+  [[nodiscard]] transport::TimePoint next_poll() const override { return next_; }
+  void expect_change() override {}
+  void suspect(const std::string& /*address*/, const std::string& /*why*/) override {}
+
+ private:
+  const SharedConfiguration& shared_;
+  cluster::Configuration newest_;
+  transport::TimePoint next_ = transport::TimePoint::min();
+};
+
+/// A copy of server 0 of 1, in a thread, with lanes in threads of their own.
+struct ServerCopy {
+  ServerCopy(const SharedConfiguration& shared, std::string at) : address(std::move(at)) {
+    ServerOptions options{.address = address,
+                          .workers = kCopiedWorkers,
+                          .configuration = std::make_shared<SharedSource>(shared),
+                          .threads = 3,
+                          .lanes = 2};
+    thread = std::thread([this, options] { status = run_server(options, stop); });
+  }
+  ~ServerCopy() {
+    stop = true;
+    thread.join();
+  }
+
+  const std::string address;
+  std::atomic<bool> stop = false;
+  absl::Status status;
+  std::thread thread;
+};
+
+class CopiesTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  CopiesTest() {
+    static std::atomic<int> jobs = 0;
+    const std::string job = fmt::format("shm:copies-{}-{}", ::getpid(), ++jobs);
+    shared_.set({.number = 1, .servers = {{job + "/server-0", job + "/server-1"}}});
+  }
+
+  absl::Status work(std::uint32_t rank) {
+    const auto model = parse_consistency(GetParam());
+    RETURN_IF_ERROR(model.status());
+    auto session = Session::connect({.servers = {shared_.get().servers[0][0]},
+                                     .rank = rank,
+                                     .workers = kCopiedWorkers,
+                                     .configuration = std::make_shared<SharedSource>(shared_)});
+    RETURN_IF_ERROR(session.status());
+    auto dense = (*session)->table<std::int64_t>(
+        {.name = "dense", .rows = kCopiedKeys, .width = 2, .consistency = *model});
+    RETURN_IF_ERROR(dense.status());
+    auto sparse = (*session)->table<double>({.name = "sparse",
+                                             .key_space = KeySpace::kSparse,
+                                             .width = 1,
+                                             .consistency = *model,
+                                             .expected_rows = kCopiedKeys});
+    RETURN_IF_ERROR(sparse.status());
+    std::vector<std::int64_t> ones(kCopiedKeys * 2, 1);
+    std::vector<std::int64_t> counts(kCopiedKeys * 2);
+    std::vector<double> halves(kCopiedKeys, 0.5);
+    std::vector<double> sums(kCopiedKeys);
+    std::vector<Key> keys;
+    for (Key key = 0; key < kCopiedKeys; ++key) keys.push_back(key * 977 + 5);
+    for (std::int64_t clock = 0; clock < kCopiedClocks; ++clock) {
+      RETURN_IF_ERROR(dense->push(KeyRange{0, kCopiedKeys}, ones));
+      RETURN_IF_ERROR(sparse->push(keys, halves));
+      RETURN_IF_ERROR((*session)->clock());
+      begun_ = std::max<std::int64_t>(begun_, clock);
+      RETURN_IF_ERROR(dense->pull(KeyRange{0, kCopiedKeys}, counts));
+      RETURN_IF_ERROR(sparse->pull(keys, sums));
+      for (const std::int64_t count : counts) {
+        if (count < clock + 1 || count > std::int64_t{kCopiedWorkers} * kCopiedClocks)
+          return absl::DataLossError(fmt::format("{} at clock {}", count, clock));
+      }
+    }
+    RETURN_IF_ERROR((*session)->barrier());
+    RETURN_IF_ERROR(dense->pull(KeyRange{0, kCopiedKeys}, counts));
+    RETURN_IF_ERROR(sparse->pull(keys, sums));
+    for (const std::int64_t count : counts) {
+      if (count != std::int64_t{kCopiedWorkers} * kCopiedClocks)
+        return absl::DataLossError(fmt::format("{} in the end", count));
+    }
+    for (const double sum : sums) {
+      if (sum != 0.5 * kCopiedWorkers * kCopiedClocks)
+        return absl::DataLossError(fmt::format("{} in the end", sum));
+    }
+    return absl::OkStatus();
+  }
+
+  SharedConfiguration shared_;
+  std::atomic<std::int64_t> begun_ = -1;
+};
+
+TEST_P(CopiesTest, OneTakesThePlaceOfAServer) {
+  const cluster::Configuration first = shared_.get();
+  auto serving = std::make_unique<ServerCopy>(shared_, first.servers[0][0]);
+  ServerCopy following(shared_, first.servers[0][1]);
+  std::vector<absl::Status> statuses(kCopiedWorkers);
+  std::vector<std::thread> workers;
+  for (std::uint32_t rank = 0; rank < kCopiedWorkers; ++rank)
+    workers.emplace_back([&, rank] { statuses[rank] = work(rank); });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (begun_ < kCopiedClocks / 3 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // It ends before its place is given to another one.
+  serving.reset();
+  shared_.set({.number = 2, .servers = {{first.servers[0][1]}}});
+  for (std::thread& worker : workers) worker.join();
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  following.thread.join();
+  EXPECT_TRUE(following.status.ok()) << following.status;
+  following.thread = std::thread([] {});
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CopiesTest, ::testing::Values("bsp", "essp:1", "asp"), [](const auto& test) {
+  return std::string(test.param).substr(0, std::string(test.param).find(':'));
+});
+
+}  // namespace
+}  // namespace verbena::testing
