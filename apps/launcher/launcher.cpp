@@ -152,8 +152,7 @@ void Launcher::end_suspect(const cluster::Controller::Suspect& suspect) {
 
 /// The child was killed, and a copy of it goes on.
 bool Launcher::is_replaced(Child& child, int wait_status) {
-  if (!child.copy || !WIFSIGNALED(wait_status) || stopping_ || signal_ != 0 || !any_running(true))
-    return false;
+  if (!child.copy || !WIFSIGNALED(wait_status) || stopping_ || signal_ != 0) return false;
   const absl::StatusOr<std::string> next = succession_->remove(*child.copy);
   if (!next.ok()) return false;
   monitor_.fail_over(fmt::format("{} {}: {}", child.process.name(), describe_end(wait_status), *next));
