@@ -41,6 +41,7 @@ Chain::Chain(transport::Transport& transport, const ServerOptions& options, std:
 }
 
 absl::Status Chain::take(WorkerMessage record) {
+  if (!record.control && protocol::is_logged(record.message.header.kind)) ++record.worker->messages;
   if (!log_.is_needed()) {
     if (record.travels) log_.pass();
     return host_.go_by(record);

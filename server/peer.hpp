@@ -65,7 +65,7 @@ struct Peer {
   std::unique_ptr<PushChannel> pushes;
   AnswerQueue answers;
   // Of a worker, in a job with copies of servers:
-  std::uint64_t messages = 0;            ///< is_logged() ones that count
+  std::uint64_t messages = 0;            ///< is_logged() ones that are in the log, or count already
   bool has_come_back = false;            ///< it was a worker of another copy of this server before
   bool has_adopted = false;              ///< and is one of this copy now
   std::optional<protocol::Hello> hello;  ///< it goes by a configuration that this server has not heard of yet

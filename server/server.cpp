@@ -661,7 +661,6 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
 /// A message that counts: all copies of this server have it.
 absl::Status Server::go_by(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox) {
   const protocol::BulkHeader& header = message.header;
-  if (protocol::is_logged(header.kind)) ++peer.messages;
   if (header.kind == protocol::BulkKind::kClock) return on_clock(peer, message, inbox);
   if (header.kind == protocol::BulkKind::kHeard) return on_heard(peer, message, inbox);
   if (header.table >= peer.tables_opened || header.lane >= lanes_.size()) {

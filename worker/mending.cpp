@@ -179,6 +179,7 @@ absl::Status Mending::on_table(ServerLink& link, const protocol::TableOpened& op
   absl::Status status =
       session_.tables()[opened.table]->on_server_back(link, opened.shard.as<transport::RemoteDescriptor>());
   link.regions.clear();
+  session_.start_epoch();  // what was known of where rows are read is not so any more
   return status;
 }
 

@@ -58,7 +58,7 @@ void add_size_options(CLI::App& command, JobOptions& options) {
       command, "--replicas", options.replicas,
       "Copies of each server, in processes of their own: when a server dies, a copy takes its place, and "
       "nothing is lost (docs/elasticity.md). For a run on one host, and tables whose rows stay.",
-      {0, 1})
+      {0, 8})
       ->type_name("K")
       ->group(kProcessOptions)
       ->capture_default_str();

@@ -191,7 +191,7 @@ TEST(ReplicasTest, AreRefusedWhereThereAreNone) {
     EXPECT_EQ(ended.status, 2) << ended.err;
     return ended.err;
   };
-  EXPECT_THAT(error_of({"run", "lda", "--data", folder.path("data"), "--replicas", "2"}),
+  EXPECT_THAT(error_of({"run", "lda", "--data", folder.path("data"), "--replicas", "9"}),
               HasSubstr("--replicas"));
   EXPECT_THAT(error_of({"server", "--job", "x", "--replicas", "1"}), HasSubstr("--replicas: expected with"));
   EXPECT_THAT(error_of({"run", "--replicas", "1", "--", "true"}), HasSubstr("--replicas: expected with"));

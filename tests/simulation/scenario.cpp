@@ -425,20 +425,26 @@ Scenario make_failover(std::uint64_t seed) {
     scenario.churn->encoding = "packed";
     scenario.network.mapped = chance(random, 0.6);
   }
-  scenario.copies = 2;
+  scenario.copies = chance(random, 0.3) ? 3 : 2;
   scenario.slowest_news = microseconds(small(random, 3000));
   const auto moment = [&] {
     const std::uint64_t of_many = scenario.churn && chance(random, 0.7) ? 20 + below(random, 200) : 4;
     return microseconds(small(random, of_many * 1000));
   };
+  // All copies of a server but one, at most.
   for (std::uint32_t server = 0; server < scenario.servers; ++server) {
     if (chance(random, 0.2)) continue;
-    Strike& strike = scenario.disasters.emplace_back();
-    strike.what = Disaster::kServerDies;
-    strike.victim = server;
-    strike.copy = chance(random, 0.75) ? 0 : 1;
-    strike.delay = moment();
-    strike.early = chance(random, 0.2);
+    const auto survivor = static_cast<std::uint32_t>(chance(random, 0.75) ? scenario.copies - 1
+                                                                          : below(random, scenario.copies));
+    for (std::uint32_t copy = 0; copy < scenario.copies; ++copy) {
+      if (copy == survivor || (copy > 0 && chance(random, 0.3))) continue;
+      Strike& strike = scenario.disasters.emplace_back();
+      strike.what = Disaster::kServerDies;
+      strike.victim = server;
+      strike.copy = copy;
+      strike.delay = moment();
+      strike.early = chance(random, 0.2);
+    }
   }
   if (chance(random, 0.15)) {
     scenario.disasters.push_back({.what = Disaster::kWorkerStops,

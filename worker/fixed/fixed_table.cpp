@@ -145,6 +145,10 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
   first_part_.push_back(parts_.size());
   const absl::StatusOr<const std::byte*> mapped = map_shard(link, shard);
   if (!mapped.ok()) return mapped.status();
+  if (*mapped == nullptr && keys.size() > 0 && session_.options().read_path == ReadPath::kInPlace) {
+    return absl::FailedPreconditionError(
+        fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
+  }
   for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
     auto part = std::make_unique<Part>();
     part->link = &link;
@@ -168,6 +172,7 @@ void FixedTable::place(Part& part, const KeyRange& keys, const transport::Remote
 
 absl::Status FixedTable::on_server_back(ServerLink& link, const transport::RemoteDescriptor& shard) {
   const KeyRange keys = session_.placement().table(options_.rows).keys(link.server);
+  // What cannot be mapped is read from afar: the copy may be gone by now, too.
   const absl::StatusOr<const std::byte*> mapped = map_shard(link, shard);
   if (!mapped.ok()) return mapped.status();
   for (std::uint32_t lane = 0; lane < link.lanes.size(); ++lane) {
@@ -193,11 +198,6 @@ absl::StatusOr<const std::byte*> FixedTable::map_shard(const ServerLink& link,
         options_.name, shard.length_bytes, keys.size(), layout_.stride_bytes));
   }
   const std::byte* const mapped = keys.size() == 0 ? nullptr : link.connection->mapped(shard);
-  const ReadPath path = session_.options().read_path;
-  if (mapped == nullptr && keys.size() > 0 && path == ReadPath::kInPlace) {
-    return absl::FailedPreconditionError(
-        fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
-  }
   return mapped;
 }
 
