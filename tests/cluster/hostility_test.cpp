@@ -709,7 +709,7 @@ TEST(HostilityTest, WrongResultsOfCallsAreRefused) {
     });
     Peer& peer = open_for_worker(server);
     while (std::none_of(peer.bulk_headers().begin(), peer.bulk_headers().end(),
-                        [](const BulkHeader& header) { return header.kind == BulkKind::kCall; }))
+                        [](const BulkHeader& header) { return header.kind == BulkKind::kLook; }))
       peer.poll();
     peer.send({.kind = BulkKind::kResult, .count = one.count}, one.payload);
     const absl::Status status = worker.get();
