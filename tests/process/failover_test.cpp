@@ -28,7 +28,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr std::size_t kServers = 2;
+constexpr std::size_t kServers = kServersOfSmallTraining;
 
 /// Sends a signal to a process of the run. `number` counts first those that serve at the beginning, then the
 /// copies. Returns which it was; 0: there is no such process (any more).
@@ -45,10 +45,9 @@ pid_t signal_server(const Program& program, std::size_t number, int signal) {
   return 0;
 }
 
-class FailoverTest : public ::testing::TestWithParam<SmallTraining> {
+class FailoverTest : public SmallTrainingTest {
  protected:
   void SetUp() override {
-    write_data(GetParam(), folder_.path("data"));
     const Ended ended = start({}, "undisturbed")->wait();
     ASSERT_EQ(ended.status, 0) << ended.err;
     model_ = model("undisturbed");
@@ -56,56 +55,20 @@ class FailoverTest : public ::testing::TestWithParam<SmallTraining> {
     forget();
   }
 
-  [[nodiscard]] std::unique_ptr<Program> start(const std::vector<std::string>& more,
-                                               const std::string& output = "model") const {
-    const SmallTraining& training = GetParam();
-    std::vector<std::string> all = {"run",
-                                    training.application,
-                                    "--data",
-                                    folder_.path("data"),
-                                    "--servers",
-                                    std::to_string(kServers),
-                                    "--workers",
-                                    "2",
-                                    "--consistency",
-                                    "bsp",
-                                    "--slow",
-                                    "worker=all,pause=10ms,every=1",
-                                    "--output",
-                                    folder_.path(output),
-                                    "--metrics",
-                                    folder_.path("metrics"),
-                                    "--checkpoint",
-                                    folder_.path("saved"),
-                                    "--checkpoint-every",
-                                    "1"};
-    all.insert(all.end(), training.options.begin(), training.options.end());
-    all.insert(all.end(), more.begin(), more.end());
-    return std::make_unique<Program>(VERBENA_PROGRAM, all, folder_.path());
-  }
-  [[nodiscard]] std::vector<std::string> model(const std::string& output = "model") const {
-    std::vector<std::string> files;
-    for (const std::string& end : GetParam().models)
-      files.push_back(verbena::testing::contents(folder_.path(output + end)));
-    return files;
-  }
   void forget() const {
     for (const std::string& end : GetParam().models) std::filesystem::remove(folder_.path("model" + end));
-    std::filesystem::remove_all(folder_.path("saved"));
+    std::filesystem::remove_all(saved());
   }
   /// There is a checkpoint, or one is being made: so all processes have met.
   [[nodiscard]] bool has_trained() const {
     std::error_code error;
-    return std::filesystem::directory_iterator(folder_.path("saved"), error) !=
-           std::filesystem::directory_iterator();
+    return std::filesystem::directory_iterator(saved(), error) != std::filesystem::directory_iterator();
   }
   [[nodiscard]] bool wait_until_it_trains(const Program& program) const {
     return wait_until([&] { return has_trained() || !alive(program.pid()); }) && has_trained() &&
            alive(program.pid());
   }
 
-  Chance chance_;
-  verbena::testing::TemporaryFolder folder_;
   std::vector<std::string> model_;
   int killed_ = 0;
 };

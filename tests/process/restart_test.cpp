@@ -47,12 +47,10 @@ std::vector<pid_t> all_children(const Program& program) {
   return all;
 }
 
-/// Of two servers and two workers, with a checkpoint after each iteration.
-class RestartTest : public ::testing::TestWithParam<SmallTraining> {
+class RestartTest : public SmallTrainingTest {
  protected:
   void SetUp() override {
     fmt::print("VERBENA_TEST_SEED={}\n", chance_.seed());
-    write_data(GetParam(), folder_.path("data"));
     const Ended ended = start({}, "undisturbed")->wait();
     ASSERT_EQ(ended.status, 0) << ended.err;
     model_ = model("undisturbed");
@@ -63,40 +61,6 @@ class RestartTest : public ::testing::TestWithParam<SmallTraining> {
     std::filesystem::remove_all(saved());
   }
 
-  [[nodiscard]] std::string saved() const { return folder_.path("saved"); }
-  [[nodiscard]] std::unique_ptr<Program> start(const std::vector<std::string>& more,
-                                               const std::string& output = "model") const {
-    const SmallTraining& training = GetParam();
-    std::vector<std::string> all = {"run",
-                                    training.application,
-                                    "--data",
-                                    folder_.path("data"),
-                                    "--servers",
-                                    "2",
-                                    "--workers",
-                                    "2",
-                                    "--consistency",
-                                    "bsp",
-                                    "--slow",
-                                    "worker=all,pause=10ms,every=1",
-                                    "--output",
-                                    folder_.path(output),
-                                    "--metrics",
-                                    folder_.path("metrics"),
-                                    "--checkpoint",
-                                    saved(),
-                                    "--checkpoint-every",
-                                    "1"};
-    all.insert(all.end(), training.options.begin(), training.options.end());
-    all.insert(all.end(), more.begin(), more.end());
-    return std::make_unique<Program>(VERBENA_PROGRAM, all, folder_.path());
-  }
-  [[nodiscard]] std::vector<std::string> model(const std::string& output = "model") const {
-    std::vector<std::string> files;
-    for (const std::string& end : GetParam().models)
-      files.push_back(verbena::testing::contents(folder_.path(output + end)));
-    return files;
-  }
   [[nodiscard]] std::vector<json> metrics() const {
     std::istringstream lines(verbena::testing::contents(folder_.path("metrics")));
     std::vector<json> all;
@@ -168,8 +132,6 @@ class RestartTest : public ::testing::TestWithParam<SmallTraining> {
     EXPECT_EQ(times("  restarts ", ended.out), restarts > 0 ? 1U : 0U) << ended.out;
   }
 
-  const verbena::testing::TemporaryFolder folder_;
-  Chance chance_;
   std::vector<std::string> model_;           ///< of a run that nothing disturbs
   std::map<std::int64_t, json> objectives_;  ///< of it
 };

@@ -50,4 +50,39 @@ void write_data(const SmallTraining& training, const std::string& path) {
   verbena::testing::write_file(path, text);
 }
 
+std::unique_ptr<Program> SmallTrainingTest::start(const std::vector<std::string>& more,
+                                                  const std::string& output) const {
+  const SmallTraining& training = GetParam();
+  std::vector<std::string> all = {"run",
+                                  training.application,
+                                  "--data",
+                                  folder_.path("data"),
+                                  "--servers",
+                                  std::to_string(kServersOfSmallTraining),
+                                  "--workers",
+                                  "2",
+                                  "--consistency",
+                                  "bsp",
+                                  "--slow",
+                                  "worker=all,pause=10ms,every=1",
+                                  "--output",
+                                  folder_.path(output),
+                                  "--metrics",
+                                  folder_.path("metrics"),
+                                  "--checkpoint",
+                                  saved(),
+                                  "--checkpoint-every",
+                                  "1"};
+  all.insert(all.end(), training.options.begin(), training.options.end());
+  all.insert(all.end(), more.begin(), more.end());
+  return std::make_unique<Program>(VERBENA_PROGRAM, all, folder_.path());
+}
+
+std::vector<std::string> SmallTrainingTest::model(const std::string& output) const {
+  std::vector<std::string> files;
+  for (const std::string& end : GetParam().models)
+    files.push_back(verbena::testing::contents(folder_.path(output + end)));
+  return files;
+}
+
 }  // namespace verbena::process_test

@@ -2,13 +2,21 @@
 // must get the same of, byte for byte, whatever comes between.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "tests/process/chance.hpp"
+#include "tests/process/program.hpp"
+#include "tests/temporary_folder.hpp"
+
 namespace verbena::process_test {
 
 inline constexpr int kIterationsOfSmallTraining = 10;
+inline constexpr std::size_t kServersOfSmallTraining = 2;
 
 /// What is trained, and what comes of it.
 struct SmallTraining {
@@ -21,5 +29,21 @@ std::ostream& operator<<(std::ostream& out, const SmallTraining& training);
 std::vector<SmallTraining> small_trainings();
 /// Some examples for it, in a file or folder of this name.
 void write_data(const SmallTraining& training, const std::string& path);
+
+/// Trains one in jobs of two servers and two workers under BSP, with a checkpoint after each iteration.
+class SmallTrainingTest : public ::testing::TestWithParam<SmallTraining> {
+ protected:
+  SmallTrainingTest() { write_data(GetParam(), folder_.path("data")); }
+
+  /// The folder of the checkpoints.
+  [[nodiscard]] std::string saved() const { return folder_.path("saved"); }
+  [[nodiscard]] std::unique_ptr<Program> start(const std::vector<std::string>& more,
+                                               const std::string& output = "model") const;
+  /// What that one has written, byte for byte; "" of a file that is not there.
+  [[nodiscard]] std::vector<std::string> model(const std::string& output = "model") const;
+
+  Chance chance_;
+  verbena::testing::TemporaryFolder folder_;
+};
 
 }  // namespace verbena::process_test
