@@ -12,6 +12,7 @@
 #include "base/compression.hpp"
 #include "consistency/model.hpp"
 #include "job/child_message.hpp"
+#include "protocol/log_record.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/packed_updates.hpp"
 #include "protocol/server_function.hpp"
@@ -203,6 +204,14 @@ void verbs_address(std::string_view bytes) {
   require(address->host.find_first_of("[]") == std::string::npos, "brackets in a host");
   const auto again = transport::verbs::parse_address(transport::verbs::to_string(*address));
   require(again.ok() && again->host == address->host && again->port == address->port, "said otherwise");
+}
+
+void log_record(std::string_view bytes) {
+  constexpr std::uint32_t kWorkers = 4;
+  const absl::StatusOr<protocol::LogRecord> record = protocol::decode_log_record(as_bytes(bytes), kWorkers);
+  if (!record.ok()) return require_refusal(record.status(), "a record of the log");
+  require(record->header.worker < kWorkers, "worker");
+  require(record->message.size() + sizeof record->header == bytes.size(), "another length");
 }
 
 }  // namespace verbena::fuzz

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "cluster/configuration.hpp"
 #include "cluster/etcd_json.hpp"
 #include "cluster/store_messages.hpp"
 #include "cluster/store_server.hpp"
@@ -118,6 +119,14 @@ void store_message(std::string_view bytes) {
   static_cast<void>(cluster::decode_greeting(bytes));
   static_cast<void>(cluster::decode_challenge(bytes));
   static_cast<void>(cluster::decode_proof(bytes));
+}
+
+void configuration(std::string_view bytes) {
+  const auto read = cluster::decode_configuration(bytes);
+  if (!read.ok()) return require_refusal(read.status(), "a configuration of a job");
+  require(read->number > 0 && !read->servers.empty(), "nothing is in it");
+  const auto again = cluster::decode_configuration(encode(*read));
+  require(again.ok() && *again == *read, "a configuration means something else");
 }
 
 void etcd_answer(std::string_view bytes) {
