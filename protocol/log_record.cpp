@@ -2,9 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <variant>
+
 #include "base/peer_memory.hpp"
 
 namespace verbena::protocol {
+
+bool is_logged(const ControlMessage& message) {
+  return std::holds_alternative<OpenTable>(message) || std::holds_alternative<EndIteration>(message) ||
+         std::holds_alternative<Goodbye>(message);
+}
 
 absl::StatusOr<LogRecord> decode_log_record(std::span<const std::byte> bytes, std::uint32_t workers) {
   LogRecord record;

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "absl/status/statusor.h"
+#include "protocol/messages.hpp"
 
 namespace verbena::protocol {
 
@@ -34,6 +35,9 @@ struct LogRecord {
 constexpr std::size_t kMaxLoggedBytes = std::size_t{2} << 20;
 /// Of the ring, in the memory of the one that follows.
 constexpr std::size_t kLogRingBytes = 4 * (kMaxLoggedBytes + 4096);
+
+/// Whether control messages of this kind change what a server has, and are in the log. As for bulk messages.
+[[nodiscard]] bool is_logged(const ControlMessage& message);
 
 /// INVALID_ARGUMENT: it is no record, or of a worker that the job does not have.
 absl::StatusOr<LogRecord> decode_log_record(std::span<const std::byte> bytes, std::uint32_t workers);

@@ -84,7 +84,6 @@ class Log {
   absl::Status follow(LogSender* sender, std::uint64_t records);
   /// It is gone.
   void lose_follower() { sender_ = nullptr; }
-  [[nodiscard]] bool has_follower() const { return sender_ != nullptr; }
 
   /// Sends what there is room for; true if anything was sent.
   bool send();

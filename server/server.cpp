@@ -12,6 +12,7 @@
 #include "base/return_if_error.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/eviction.hpp"
+#include "protocol/log_record.hpp"
 #include "protocol/server_function.hpp"
 #include "server/fixed_shard.hpp"
 #include "server/function_run.hpp"
@@ -294,7 +295,7 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       // One that was back may not know that its goodbye was heard.
       if (!peer.has_come_back || !std::holds_alternative<protocol::Goodbye>(*message))
         status = absl::FailedPreconditionError("spoke after its goodbye");
-    } else if (is_logged(*message)) {
+    } else if (protocol::is_logged(*message)) {
       status = chain_.take({.worker = &peer, .control = *std::move(message)});
     } else if (const auto* save = std::get_if<protocol::SaveRows>(&*message)) {
       status = saving_.on_save_rows(peer, *save);
@@ -441,13 +442,6 @@ absl::Status Server::take_back(Peer& worker) {
 void Server::serve() {
   serves_since_ = transport_.now();
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) enqueue(lane, {.kind = LaneTask::Kind::kServe});
-}
-
-/// Whether a control message of a worker changes what a server has.
-bool Server::is_logged(const protocol::ControlMessage& message) {
-  return std::holds_alternative<protocol::OpenTable>(message) ||
-         std::holds_alternative<protocol::EndIteration>(message) ||
-         std::holds_alternative<protocol::Goodbye>(message);
 }
 
 absl::Status Server::go_by(const WorkerMessage& record) {

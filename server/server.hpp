@@ -104,7 +104,6 @@ class Server : private ShardHost {
   void take_waiting();
   void serve();
   [[nodiscard]] bool waits_for_partings() const;
-  static bool is_logged(const protocol::ControlMessage& message);
   absl::Status go_by(const WorkerMessage& record);
   static absl::Status check_copies(TableShard& shard);
   static absl::Status check_rings(const Peer& peer, const TableShard& shard);

@@ -12,6 +12,7 @@
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
+#include "protocol/log_record.hpp"
 #include "protocol/placement.hpp"
 #include "transport/backends.hpp"
 #include "transport/request_id.hpp"
@@ -131,7 +132,7 @@ void SessionCore::look_at_servers(transport::TimePoint now) {
   next_look_ = now + transport::kBeatInterval;
   for (const std::unique_ptr<ServerLink>& link : links_) {
     if (link->watch == nullptr || link->is_dead || link->said_goodbye) continue;
-    if (!link->is_up()) continue;
+    if (link->state == ServerLink::State::kLost) continue;
     if (absl::Status status = link->watch->look(*link->connection, now); !status.ok())
       mending_.is_possible() ? mending_.suspect(*link, status) : fail(std::move(status));
   }
@@ -140,10 +141,7 @@ void SessionCore::look_at_servers(transport::TimePoint now) {
 void SessionCore::control(ServerLink& link, const protocol::ControlMessage& message) {
   if (link.state == ServerLink::State::kUp) return say(link, message);
   // say_what_may_be_lost() says these by what they stand for.
-  const bool is_known = std::holds_alternative<protocol::OpenTable>(message) ||
-                        std::holds_alternative<protocol::EndIteration>(message) ||
-                        std::holds_alternative<protocol::Goodbye>(message);
-  if (!is_known) link.unsaid.push_back(message);
+  if (!protocol::is_logged(message)) link.unsaid.push_back(message);
 }
 
 /// To a copy that has just taken its server's place: what the server was told, and may not have passed on.
