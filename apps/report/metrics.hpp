@@ -22,8 +22,9 @@ nlohmann::json settings_json(const RunSettings& settings);
 
 nlohmann::json start_json(const RunSettings& settings, const std::string& version);
 nlohmann::json iteration_json(const IterationRecord& record);
-/// `restart` counts from 1; `why`: who has died, and how.
+/// `what`: which copy of a server has died, and how.
 nlohmann::json failover_json(std::string_view what, double elapsed_seconds);
+/// `restart` counts from 1; `why`: who has died, and how.
 nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
                             double elapsed_seconds);
 nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record);
