@@ -3,7 +3,9 @@
 //
 // Each server of a job is a chain of processes, its copies. The first one serves: workers talk to it alone.
 // Each other one follows the one before it, and has all that anybody was told of (server/log.hpp). When the
-// first one is gone, the next configuration begins with the second: it has all that is needed to serve.
+// first one is gone, the next configuration begins with the second: it has all that is needed to serve. A
+// copy that joins while the job runs follows the last one, and is of the chain when it has all that the
+// others have.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,16 @@ struct Configuration {
 
   std::uint64_t number = 0;    ///< 0: none is known yet
   std::vector<Chain> servers;  ///< by rank; an empty one: nothing is left of that server
+  /// By rank, too: the copy that is joining, and cannot take anybody's place yet; empty: there is none.
+  /// Those at the end may be left out.
+  std::vector<std::string> joining;
+
+  /// The chain, and who is joining it, as its last one.
+  [[nodiscard]] Chain all_of(std::uint32_t server) const;
+  /// Empty: nobody.
+  [[nodiscard]] std::string joining_of(std::uint32_t server) const {
+    return server < joining.size() ? joining[server] : std::string();
+  }
 
   bool operator==(const Configuration&) const = default;
 };
@@ -46,6 +58,8 @@ class ConfigurationSource {
   /// The process at that address shows no sign of life. Whoever decides may end it, and then makes a
   /// configuration without it. May be said again and again.
   virtual void suspect(const std::string& address, const std::string& why) = 0;
+  /// The copy at that address, this process's, was joining, and has all that the others have.
+  virtual void has_joined(const std::string& address) = 0;
 };
 
 }  // namespace verbena::cluster

@@ -3,12 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 #include <variant>
 
 #include "cluster/stored_configuration.hpp"
 
 namespace verbena::cluster {
+namespace {
+
+/// "3/7": server and copy.
+std::optional<Controller::Copy> parse_copy(std::string_view text) {
+  Controller::Copy copy;
+  const char* const end = text.data() + text.size();
+  const auto server = std::from_chars(text.data(), end, copy.server);
+  if (server.ec != std::errc() || server.ptr == end || *server.ptr != '/') return std::nullopt;
+  const auto number = std::from_chars(server.ptr + 1, end, copy.copy);
+  if (number.ec != std::errc() || number.ptr != end) return std::nullopt;
+  return copy;
+}
+
+}  // namespace
 
 std::optional<Controller::Known> Controller::read(TimePoint now) {
   const auto answer = state_.execute(KeyRange{.key = prefix_ + kConfigurationKey}, now);
@@ -17,56 +32,118 @@ std::optional<Controller::Known> Controller::read(TimePoint now) {
   if (entries.empty()) return std::nullopt;
   absl::StatusOr<Configuration> configuration = decode_configuration(entries.front().value);
   if (!configuration.ok()) return std::nullopt;
-  if (first_.number == 0) first_ = *configuration;
+  configuration->joining.resize(configuration->servers.size());
+  if (addresses_.empty()) {
+    for (std::uint32_t server = 0; server < configuration->servers.size(); ++server) {
+      const Configuration::Chain& chain = configuration->servers[server];
+      for (std::uint32_t copy = 0; copy < chain.size(); ++copy) addresses_[{server, copy}] = chain[copy];
+    }
+  }
   return Known{*std::move(configuration), entries.front().modified};
 }
 
+std::vector<Entry> Controller::entries_below(const std::string& prefix, TimePoint now) {
+  auto answer = state_.execute(KeyRange{.key = prefix_ + prefix, .is_prefix = true}, now);
+  if (!answer.ok()) return {};
+  std::vector<Entry> entries = std::move(std::get<Snapshot>(*answer).entries);
+  for (Entry& entry : entries) entry.key.erase(0, prefix_.size() + prefix.size());
+  return entries;
+}
+
+absl::Status Controller::put(const Known& known, const Configuration& next, const std::string& reason,
+                             TimePoint now) {
+  const std::string key = prefix_ + kConfigurationKey;
+  Transaction transaction{.conditions = {{.key = key, .of = Condition::Of::kModified, .is = known.modified}},
+                          .puts = {{.key = key, .value = encode(next)}},
+                          .deletes = {}};
+  if (!reason.empty()) transaction.deletes.push_back(prefix_ + reason);
+  const auto done = state_.execute(transaction, now);
+  if (!done.ok()) return done.status();
+  if (!std::get<TransactionResult>(*done).succeeded)
+    return absl::InternalError("somebody else has changed the configuration");
+  return absl::OkStatus();
+}
+
+std::optional<Controller::Copy> Controller::copy_at(const std::string& address) const {
+  for (const auto& [copy, its_address] : addresses_) {
+    if (its_address == address) return copy;
+  }
+  return std::nullopt;
+}
+
 absl::StatusOr<Configuration> Controller::remove(const Copy& ended, TimePoint now) {
-  std::optional<Known> known = read(now);
+  admit(now);  // who has said so may be needed at once
+  const std::optional<Known> known = read(now);
   if (!known) return absl::FailedPreconditionError("the job's processes have not met yet");
-  if (ended.server >= first_.servers.size() || ended.copy >= first_.servers[ended.server].size()) {
+  ended_.insert(ended);
+  const auto found = addresses_.find(ended);
+  if (found == addresses_.end()) {
     return absl::FailedPreconditionError(
         fmt::format("there is no copy {} of server {}", ended.copy, ended.server));
   }
   Configuration next = known->configuration;
   ++next.number;
   Configuration::Chain& chain = next.servers[ended.server];
-  std::erase(chain, first_.servers[ended.server][ended.copy]);
+  std::string& joining = next.joining[ended.server];
+  if (joining == found->second || (!chain.empty() && chain.back() == found->second)) joining.clear();
+  std::erase(chain, found->second);
   if (chain.empty())
     return absl::DataLossError(fmt::format("server {} is lost with all its copies", ended.server));
-  const std::string key = prefix_ + kConfigurationKey;
-  const auto done = state_.execute(
-      Transaction{.conditions = {{.key = key, .of = Condition::Of::kModified, .is = known->modified}},
-                  .puts = {{.key = key, .value = encode(next)}},
-                  .deletes = {}},
-      now);
-  if (!done.ok()) return done.status();
-  if (!std::get<TransactionResult>(*done).succeeded)
-    return absl::InternalError("somebody else has changed the configuration");
+  if (absl::Status status = put(*known, next, "", now); !status.ok()) return status;
   return next;
+}
+
+std::vector<Controller::Copy> Controller::take_joined(TimePoint now) {
+  admit(now);
+  return std::exchange(joined_, {});
+}
+
+void Controller::admit(TimePoint now) {
+  for (const Entry& entry : entries_below(kJoinedPrefix, now)) {
+    if (const std::optional<Known> known = read(now)) admit_joined(*known, entry, now);
+  }
+  for (const Entry& entry : entries_below(kNewcomersPrefix, now)) {
+    if (const std::optional<Known> known = read(now)) let_join(*known, entry, now);
+  }
+}
+
+void Controller::admit_joined(const Known& known, const Entry& entry, TimePoint now) {
+  const std::optional<Copy> copy = copy_at(entry.key);
+  Configuration next = known.configuration;
+  const bool is_joining = copy && next.joining[copy->server] == entry.key;
+  if (is_joining) {
+    ++next.number;
+    next.servers[copy->server].push_back(std::exchange(next.joining[copy->server], ""));
+  }
+  const absl::Status status = put(known, next, kJoinedPrefix + entry.key, now);
+  if (is_joining && status.ok()) joined_.push_back(*copy);
+}
+
+void Controller::let_join(const Known& known, const Entry& entry, TimePoint now) {
+  const std::optional<Copy> copy = parse_copy(entry.key);
+  Configuration next = known.configuration;
+  if (!copy || copy->server >= next.servers.size() || next.servers[copy->server].empty()) return;
+  if (ended_.contains(*copy)) return;               // what it has said came late
+  if (!next.joining[copy->server].empty()) return;  // later
+  ++next.number;
+  next.joining[copy->server] = entry.value;
+  if (put(known, next, kNewcomersPrefix + entry.key, now).ok()) addresses_[*copy] = entry.value;
 }
 
 std::vector<Controller::Suspect> Controller::take_suspects(TimePoint now) {
   std::vector<Suspect> suspects;
-  const std::string prefix = prefix_ + kSuspectsPrefix;
-  const auto answer = state_.execute(KeyRange{.key = prefix, .is_prefix = true}, now);
-  if (!answer.ok()) return suspects;
-  const std::vector<Entry>& entries = std::get<Snapshot>(*answer).entries;
+  const std::vector<Entry> entries = entries_below(kSuspectsPrefix, now);
   if (entries.size() == told_.size()) return suspects;
   const std::optional<Known> known = read(now);
   if (!known) return suspects;
   for (const Entry& entry : entries) {
-    const std::string address = entry.key.substr(prefix.size());
-    if (!told_.insert(address).second) continue;
-    for (std::uint32_t server = 0; server < first_.servers.size(); ++server) {
-      const Configuration::Chain& first = first_.servers[server];
-      const Configuration::Chain& chain = known->configuration.servers[server];
-      const auto place = std::find(first.begin(), first.end(), address);
-      if (place == first.end() || chain.size() < 2 ||
-          std::find(chain.begin(), chain.end(), address) == chain.end())
-        continue;
-      suspects.push_back({{server, static_cast<std::uint32_t>(place - first.begin())}, entry.value});
-    }
+    if (!told_.insert(entry.key).second) continue;
+    const std::optional<Copy> copy = copy_at(entry.key);
+    if (!copy) continue;
+    const Configuration::Chain& chain = known->configuration.servers[copy->server];
+    const bool is_joining = known->configuration.joining[copy->server] == entry.key;
+    const bool is_in_chain = std::find(chain.begin(), chain.end(), entry.key) != chain.end();
+    if (is_joining || (is_in_chain && chain.size() > 1)) suspects.push_back({*copy, entry.value});
   }
   return suspects;
 }

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,13 +17,17 @@
 
 namespace verbena::cluster {
 
-/// Copies are known by the places that they had in the first configuration. Thread safety: belongs to one
-/// thread.
+/// Copies are known by their numbers: of the first configuration by their places in it, of those that join
+/// later by what they say of themselves. Thread safety: belongs to one thread.
 class Controller {
  public:
   struct Copy {
     std::uint32_t server = 0;
     std::uint32_t copy = 0;
+    friend bool operator==(const Copy&, const Copy&) = default;
+    friend bool operator<(const Copy& a, const Copy& b) {
+      return std::pair(a.server, a.copy) < std::pair(b.server, b.copy);
+    }
   };
   struct Suspect {
     Copy who;
@@ -33,8 +39,12 @@ class Controller {
       : state_(state), prefix_(std::move(prefix)) {}
 
   /// Its process has ended, and has been reaped. Returns the next configuration. FAILED_PRECONDITION: there
-  /// is none yet: the processes had not met. DATA_LOSS: it was the last copy of its server.
+  /// is none yet: the processes had not met; or it was in none. DATA_LOSS: it was the last copy of its
+  /// server. Who joins by following that copy is left out, too, and has to begin anew.
   absl::StatusOr<Configuration> remove(const Copy& ended, TimePoint now);
+  /// Lets those join who want to, one at a time for each server. Returns those that have joined since the
+  /// last call: that have all that the other copies have.
+  std::vector<Copy> take_joined(TimePoint now);
   /// Those that others suspect, each told once, and of these those that another copy could replace.
   std::vector<Suspect> take_suspects(TimePoint now);
 
@@ -44,11 +54,20 @@ class Controller {
     Revision modified = 0;
   };
   [[nodiscard]] std::optional<Known> read(TimePoint now);
+  [[nodiscard]] std::vector<Entry> entries_below(const std::string& prefix, TimePoint now);
+  /// The next configuration; the entry that was the reason for it goes.
+  absl::Status put(const Known& known, const Configuration& next, const std::string& reason, TimePoint now);
+  void admit(TimePoint now);
+  void admit_joined(const Known& known, const Entry& entry, TimePoint now);
+  void let_join(const Known& known, const Entry& entry, TimePoint now);
+  [[nodiscard]] std::optional<Copy> copy_at(const std::string& address) const;
 
   StoreState& state_;
   const std::string prefix_;
-  Configuration first_;
-  std::set<std::string> told_;  ///< addresses of suspects
+  std::map<Copy, std::string> addresses_;  ///< of all that have been in a configuration
+  std::set<Copy> ended_;                   ///< that remove() was told of
+  std::vector<Copy> joined_;               ///< that take_joined() has not returned yet
+  std::set<std::string> told_;             ///< addresses of suspects
 };
 
 }  // namespace verbena::cluster

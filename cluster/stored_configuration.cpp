@@ -1,5 +1,6 @@
 #include "cluster/stored_configuration.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -28,11 +29,32 @@ void StoredConfiguration::poll(transport::TimePoint now) {
   if (now < next_poll_) return;
   now_ = now;
   if (first_ && !is_proposing_) put_first();
+  if (!to_say_.empty() && !is_saying_) put_to_say();
   mirror_.poll(now);
   store_->poll(now);
   take_newest();
   const bool waits = expects_change_ || newest_.number == 0;
   next_poll_ = now + (waits ? kShortInterval : kUsualInterval);
+}
+
+void StoredConfiguration::join(std::uint32_t server, std::uint32_t copy, const std::string& address) {
+  to_say_.emplace_back(fmt::format("{}{}/{}", kNewcomersPrefix, server, copy), address);
+  expect_change();
+}
+
+void StoredConfiguration::has_joined(const std::string& address) {
+  to_say_.emplace_back(kJoinedPrefix + address, "");
+  expect_change();
+}
+
+void StoredConfiguration::put_to_say() {
+  is_saying_ = true;
+  const auto& [key, value] = to_say_.front();
+  put({.conditions = {}, .puts = {{.key = prefix_ + key, .value = value}}, .deletes = {}},
+      [this](bool is_there) {
+        is_saying_ = false;
+        if (is_there) to_say_.pop_front();
+      });
 }
 
 void StoredConfiguration::put_first() {

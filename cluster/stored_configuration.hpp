@@ -1,15 +1,18 @@
 // The configuration of a job as it lies in its store.
 //
 // Keys, below a prefix: "config", the newest one; "suspects/ADDRESS", why somebody thinks that the process at
-// that address should be ended. Whoever decides reads these (apps/launcher).
+// that address should be ended; "newcomers/SERVER/COPY", the address of a copy that wants to join;
+// "joined/ADDRESS", of one that has. Whoever decides reads these (Controller).
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "cluster/configuration.hpp"
 #include "cluster/mirror.hpp"
@@ -19,6 +22,8 @@ namespace verbena::cluster {
 
 inline constexpr const char* kConfigurationKey = "config";
 inline constexpr const char* kSuspectsPrefix = "suspects/";
+inline constexpr const char* kNewcomersPrefix = "newcomers/";
+inline constexpr const char* kJoinedPrefix = "joined/";
 
 /// Thread safety: belongs to one thread.
 class StoredConfiguration final : public ConfigurationSource {
@@ -27,15 +32,19 @@ class StoredConfiguration final : public ConfigurationSource {
 
   /// If there is none yet, this is to be the first one. All processes that say so say the same.
   void propose(const Configuration& first);
+  /// This process, at that address, wants to become a copy of the server, with a number that none had before.
+  void join(std::uint32_t server, std::uint32_t copy, const std::string& address);
 
   [[nodiscard]] const Configuration& newest() const override { return newest_; }
   void poll(transport::TimePoint now) override;
   [[nodiscard]] transport::TimePoint next_poll() const override { return next_poll_; }
   void expect_change() override;
   void suspect(const std::string& address, const std::string& why) override;
+  void has_joined(const std::string& address) override;
 
  private:
   void put(Transaction transaction, std::function<void(bool is_there)> done);
+  void put_to_say();
   void put_first();
   void take_newest();
 
@@ -46,6 +55,8 @@ class StoredConfiguration final : public ConfigurationSource {
   Configuration newest_;
   Revision taken_ = 0;  ///< of the entry that newest_ was in
   std::optional<Configuration> first_;
+  std::deque<std::pair<std::string, std::string>> to_say_;  ///< keys and values, the next one first
+  bool is_saying_ = false;
   bool is_proposing_ = false;
   bool expects_change_ = false;
   std::set<std::string> suspects_;  ///< that were told, or are being told

@@ -171,7 +171,8 @@ absl::StatusOr<int> RendezvousHost::add() {
     ::close(ends[1]);
     return status;
   }
-  const json welcome = {{"rank", seats_.size()}, {"size", told_size_}};
+  const std::size_t rank = seats_.size();
+  const json welcome = {{"rank", rank}, {"size", std::max<std::size_t>(told_size_, rank + 1)}};
   Seat& seat = seats_.emplace_back();
   seat.descriptor = ends[0];
   seat.unsent = line_of(welcome);

@@ -59,7 +59,7 @@ class RendezvousHost {
   RendezvousHost& operator=(const RendezvousHost&) = delete;
 
   /// Returns the socket end of the next process. That process inherits it; the caller must close its own
-  /// copy.
+  /// copy. One that comes after all others have met gets the secret, and can meet nobody.
   absl::StatusOr<int> add();
 
   /// Tells all processes, at the next fence, what process `rank` had put somewhere else.

@@ -62,7 +62,8 @@ LaunchLetter parse_letter(const std::string& text) {
   const nlohmann::json object = nlohmann::json::parse(text);
   LaunchLetter letter{.report_to = object.at("report_to").get<int>(),
                       .rendezvous = object.at("rendezvous").get<int>(),
-                      .stop_word = object.at("stop_word").get<int>()};
+                      .stop_word = object.at("stop_word").get<int>(),
+                      .joins = object.at("joins").get<bool>()};
   if (!object.contains("program")) return letter;
   visit_members(letter.program.emplace(), [&](const char* name, auto& member) {
     member = object.at("program").at(name).get<std::remove_reference_t<decltype(member)>>();
@@ -96,8 +97,10 @@ absl::StatusOr<int> write_letter(const LaunchLetter& letter) {
   };
   const int descriptor = ::memfd_create(kLetterName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return failed(descriptor, errno);
-  nlohmann::json text = {
-      {"report_to", letter.report_to}, {"rendezvous", letter.rendezvous}, {"stop_word", letter.stop_word}};
+  nlohmann::json text = {{"report_to", letter.report_to},
+                         {"rendezvous", letter.rendezvous},
+                         {"stop_word", letter.stop_word},
+                         {"joins", letter.joins}};
   if (letter.program)
     visit_members(*letter.program,
                   [&](const char* name, const auto& member) { text["program"][name] = member; });

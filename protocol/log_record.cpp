@@ -10,7 +10,7 @@ namespace verbena::protocol {
 
 bool is_logged(const ControlMessage& message) {
   return std::holds_alternative<OpenTable>(message) || std::holds_alternative<EndIteration>(message) ||
-         std::holds_alternative<Goodbye>(message);
+         std::holds_alternative<Goodbye>(message) || std::holds_alternative<Adopted>(message);
 }
 
 absl::StatusOr<LogRecord> decode_log_record(std::span<const std::byte> bytes, std::uint32_t workers) {
@@ -20,11 +20,12 @@ absl::StatusOr<LogRecord> decode_log_record(std::span<const std::byte> bytes, st
   record.header = base::load_once<LogHeader>(bytes.data());
   record.message = bytes.subspan(sizeof record.header);
   const LogHeader::Kind kind = record.header.kind;
-  if (kind != LogHeader::Kind::kBulk && kind != LogHeader::Kind::kControl) {
+  if (kind != LogHeader::Kind::kBulk && kind != LogHeader::Kind::kControl &&
+      kind != LogHeader::Kind::kImage) {
     return absl::InvalidArgumentError(
         fmt::format("a record of the log is of unknown kind {}", static_cast<std::uint32_t>(kind)));
   }
-  if (record.header.worker >= workers) {
+  if (kind != LogHeader::Kind::kImage && record.header.worker >= workers) {
     return absl::InvalidArgumentError(
         fmt::format("a record of the log is of worker {} of {}", record.header.worker, workers));
   }

@@ -17,11 +17,13 @@ struct LogHeader {
   enum class Kind : std::uint32_t {
     kBulk = 1,     ///< a bulk message of the worker, whole
     kControl = 2,  ///< a control message of the worker
+    /// A piece of what the server has (ImageStart): comes before all records, to a copy that has nothing.
+    kImage = 3,
   };
 
   Kind kind = Kind::kBulk;
   std::uint32_t worker = 0;
-  std::uint64_t number = 0;  ///< records count from 1, and none is left out
+  std::uint64_t number = 0;  ///< records count from 1, and none is left out; so do pieces of an image
 };
 static_assert(sizeof(LogHeader) == 16 && std::is_trivially_copyable_v<LogHeader>);
 
@@ -29,6 +31,15 @@ struct LogRecord {
   LogHeader header;
   std::span<const std::byte> message;  ///< of the kind that the header says; not looked at yet
 };
+
+/// The first piece of an image begins with it. Head and bulk follow each other, and each other's pieces.
+struct ImageStart {
+  std::uint64_t head_bytes = 0;  ///< what tells how to read the rest (server/image.hpp)
+  std::uint64_t bulk_bytes = 0;
+  std::uint64_t records = 0;  ///< of the log, that are in it
+};
+static_assert(sizeof(ImageStart) == 24 && std::is_trivially_copyable_v<ImageStart>);
+constexpr std::size_t kMostImagePieceBytes = std::size_t{1} << 20;
 
 /// The largest bulk message that a worker may send to a server that is followed. A record of it fits into the
 /// log's ring.

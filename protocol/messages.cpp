@@ -232,6 +232,7 @@ struct Encoder {
     }
     out.u64(follow.configuration);
     out.u64(follow.records);
+    out.u32(follow.has_image ? 1 : 0);
     out.descriptor(follow.log_ring);
     out.descriptor(follow.heartbeat);
     return out.take();
@@ -400,6 +401,7 @@ Follow read_follow(Reader& in) {
   follow.lanes = in.u32();
   follow.configuration = in.u64();
   follow.records = in.u64();
+  follow.has_image = in.flag();
   follow.log_ring = in.descriptor();
   follow.heartbeat = in.descriptor();
   return follow;

@@ -35,7 +35,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 23;
+constexpr std::uint32_t kVersion = 24;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -101,6 +101,7 @@ struct Follow {
   std::uint32_t lanes = 0;
   std::uint64_t configuration = 0;
   std::uint64_t records = 0;  ///< of the log, that it has
+  bool has_image = true;      ///< false: it joins a running job, and wants all that the other one has
   Descriptor log_ring;        ///< in its memory; for records of the log (log_record.hpp)
   Descriptor heartbeat;       ///< in its memory
 };

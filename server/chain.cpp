@@ -22,22 +22,25 @@ constexpr auto kBetweenAttempts = std::chrono::milliseconds(20);
 constexpr auto kBeforeAnotherAttempt = std::chrono::milliseconds(500);
 /// For a configuration after a neighbour is gone, and for a neighbour that a configuration names.
 constexpr auto kPatience = std::chrono::seconds(30);
+/// For one that joins: the job stands still meanwhile.
+constexpr auto kPatienceWithJoining = std::chrono::seconds(2);
 
 }  // namespace
 
 Chain::Chain(transport::Transport& transport, const ServerOptions& options, std::uint32_t lanes,
-             const std::vector<Peer*>& workers, Host host)
+             const std::vector<Peer*>& workers, Host& host)
     : transport_(transport),
       options_(options),
       lanes_(lanes),
       source_(options.configuration.get()),
       workers_(workers),
-      host_(std::move(host)) {
+      host_(host) {
   if (source_ == nullptr) return;
   number_ = 0;  // until the source says otherwise, this copy does nothing
   serves_ = false;
   waits_since_ = transport.now();
   waits_for_ = "the job's configuration";
+  has_image_ = is_known_ = !options.joins;
 }
 
 absl::Status Chain::take(WorkerMessage record) {
@@ -56,7 +59,7 @@ bool Chain::poll() {
   if (!predecessor_address_.empty() && predecessor_ == nullptr) connect();
   // Without what it was answered, which may wait to be sent, it cannot take records.
   follower_knows_ |= follower_ != nullptr && follower_->control.empty();
-  bool worked = follower_knows_ && log_.send();
+  bool worked = follower_knows_ && (follower_wants_image_ ? send_image() : log_.send());
   while (std::optional<WorkerMessage> record = log_.take()) {
     worked = true;
     Peer& worker = *record->worker;
@@ -69,12 +72,40 @@ bool Chain::poll() {
   }
   const transport::TimePoint now = transport_.now();
   watch_follower(now);
-  if (waits_since_ != transport::TimePoint::max() && now - waits_since_ > kPatience) {
-    host_.fail(absl::UnavailableError(
-        fmt::format("a copy of server {} has waited {} s for {}", options_.rank,
-                    std::chrono::duration_cast<std::chrono::seconds>(kPatience).count(), waits_for_)));
-  }
+  check_patience(now);
   return worked;
+}
+
+void Chain::check_patience(transport::TimePoint now) {
+  if (waits_since_ == transport::TimePoint::max()) return;
+  const auto waits = now - waits_since_;
+  const cluster::Configuration& newest = source_->newest();
+  const bool waits_for_joining = follower_ == nullptr && !follower_address_.empty() &&
+                                 newest.joining_of(options_.rank) == follower_address_;
+  if (waits_for_joining && waits > kPatienceWithJoining) {
+    // The job can do without it.
+    return source_->suspect(follower_address_, "it joins, and does not come");
+  }
+  if (waits <= kPatience) return;
+  host_.fail(absl::UnavailableError(
+      fmt::format("a copy of server {} has waited {} s for {}", options_.rank,
+                  std::chrono::duration_cast<std::chrono::seconds>(kPatience).count(), waits_for_)));
+}
+
+/// To one that joins.
+bool Chain::send_image() {
+  if (!image_sender_) {
+    std::optional<Image> image = host_.take_image();
+    if (!image) return false;
+    image_sender_.emplace(*std::move(image), log_.counted());
+  }
+  const bool sent = image_sender_->send(*follower_->log);
+  if (!image_sender_->is_sent()) return sent;
+  image_sender_.reset();
+  follower_wants_image_ = false;
+  if (const absl::Status status = log_.follow(follower_->log.get(), log_.counted()); !status.ok())
+    host_.fail(status);
+  return true;
 }
 
 /// Nothing counts that it does not have, so it must not hold up all others.
@@ -104,14 +135,16 @@ void Chain::adopt(const cluster::Configuration& newest) {
         absl::FailedPreconditionError(fmt::format("configuration {} is of {} servers, not {}", newest.number,
                                                   newest.servers.size(), options_.servers)));
   }
-  const cluster::Configuration::Chain& chain = newest.servers[options_.rank];
+  const cluster::Configuration::Chain chain = newest.all_of(options_.rank);
   const auto here = std::find(chain.begin(), chain.end(), transport_.listening_address());
+  if (here == chain.end() && !is_known_) return;  // not yet
   if (here == chain.end()) {
     return host_.fail(absl::AbortedError(fmt::format(
         "a copy of server {} is not in configuration {} any more: another one has taken its place",
         options_.rank, newest.number)));
   }
   number_ = newest.number;
+  is_known_ = true;
   waits_since_ = transport::TimePoint::max();
   const std::string before = here == chain.begin() ? "" : *(here - 1);
   const std::string after = here + 1 == chain.end() ? "" : *(here + 1);
@@ -121,9 +154,9 @@ void Chain::adopt(const cluster::Configuration& newest) {
     predecessor_ = nullptr;
   }
   if (std::exchange(follower_address_, after) != after && follower_ != nullptr) {
-    log_.lose_follower();
-    host_.drop(*follower_);
-    follower_ = nullptr;
+    Peer& gone = *follower_;
+    lose_follower();
+    host_.drop(gone);
   }
   log_.expect_follower(!after.empty());
   if (!after.empty() && follower_ == nullptr) {
@@ -163,6 +196,7 @@ void Chain::connect() {
                                      .lanes = lanes_,
                                      .configuration = number_,
                                      .records = log_.records(),
+                                     .has_image = has_image_,
                                      .log_ring = protocol::Descriptor::of(peer.inbox->descriptor()),
                                      .heartbeat = protocol::Descriptor::of(*heartbeat)});
 }
@@ -191,7 +225,8 @@ absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
                                                      std::chrono::milliseconds(options_.silence_timeout_ms)};
   peer.watch = std::make_unique<transport::HeartbeatWatch>(transport_, bounds);
   RETURN_IF_ERROR(peer.watch->watch(*peer.connection, follow.heartbeat.as<transport::RemoteDescriptor>()));
-  RETURN_IF_ERROR(log_.follow(sender->get(), follow.records));
+  if (follow.has_image) RETURN_IF_ERROR(log_.follow(sender->get(), follow.records));
+  follower_wants_image_ = !follow.has_image;
   peer.log = *std::move(sender);
   peer.connection->set_peer_name(fmt::format("the copy (pid {}) of server {}", follow.pid, options_.rank));
   follower_ = &peer;
@@ -200,6 +235,7 @@ absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
   host_.reply(
       peer, protocol::Followed{.pid = static_cast<std::uint32_t>(::getpid()),
                                .log_credit = protocol::Descriptor::of(peer.log->ring().credit_descriptor())});
+  if (is_over_) dismiss_follower();
   return absl::OkStatus();
 }
 
@@ -213,12 +249,18 @@ absl::Status Chain::on_followed(Peer& peer, const protocol::Followed& followed) 
 absl::Status Chain::on_record(Peer& predecessor, std::span<const std::byte> bytes) {
   const absl::StatusOr<protocol::LogRecord> heard = protocol::decode_log_record(bytes, options_.workers);
   if (!heard.ok()) return heard.status();
+  if (heard->header.kind == protocol::LogHeader::Kind::kImage) {
+    predecessor.in_inbox.emplace_back();  // it is used at once
+    return on_piece(*heard);
+  }
+  if (!has_image_) return absl::InvalidArgumentError("a record of the log before an image");
   if (heard->header.number != log_.records() + 1) {
     return absl::InvalidArgumentError(
         fmt::format("record {} of the log after record {}", heard->header.number, log_.records()));
   }
   WorkerMessage record{.worker = workers_[heard->header.worker],
-                       .inbox = &predecessor.in_inbox.emplace_back()};
+                       .inbox = &predecessor.in_inbox.emplace_back(),
+                       .is_forwarded = true};
   if (heard->header.kind == protocol::LogHeader::Kind::kControl) {
     absl::StatusOr<protocol::ControlMessage> control = protocol::decode_control(heard->message);
     if (!control.ok()) return control.status();
@@ -231,7 +273,28 @@ absl::Status Chain::on_record(Peer& predecessor, std::span<const std::byte> byte
   return take(std::move(record));
 }
 
+absl::Status Chain::on_piece(const protocol::LogRecord& piece) {
+  if (has_image_) return absl::InvalidArgumentError("an image for a copy that has one");
+  RETURN_IF_ERROR(image_.take(piece, [&](std::string_view head) { return host_.load(head); }));
+  if (!image_.is_whole()) return absl::OkStatus();
+  has_image_ = true;
+  log_.begin_after(image_.records());
+  image_ = ImageReceiver();
+  host_.go_on_from_image();
+  source_->has_joined(transport_.listening_address());
+  return absl::OkStatus();
+}
+
+/// An image that it was sent is of no use to another one.
+void Chain::lose_follower() {
+  log_.lose_follower();
+  follower_ = nullptr;
+  if (std::exchange(follower_wants_image_, false)) host_.forget_image();
+  image_sender_.reset();
+}
+
 void Chain::dismiss_follower() {
+  is_over_ = true;
   if (follower_ != nullptr) host_.reply(*follower_, protocol::Goodbye{});
 }
 
@@ -251,8 +314,11 @@ bool Chain::ends_with(const Peer& predecessor) {
 void Chain::on_gone(const Peer& peer) {
   if (&peer != predecessor_ && &peer != follower_) return;
   const bool is_follower = &peer == follower_;
-  if (is_follower) log_.lose_follower();
-  (is_follower ? follower_ : predecessor_) = nullptr;
+  if (is_follower) {
+    lose_follower();
+  } else {
+    predecessor_ = nullptr;
+  }
   if (is_dismissed_) return;
   const std::string& address = is_follower ? follower_address_ : predecessor_address_;
   source_->expect_change();

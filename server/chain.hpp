@@ -1,21 +1,27 @@
 // A server's place among its copies: whom it follows, who follows it, and whether it is the one that serves
 // (cluster/configuration.hpp). Without a source of configurations there is one copy, and it serves.
 //
+// One that joins while the job runs has nothing: it gets an image (image.hpp) from the last one of the chain,
+// and then the log. A configuration names it as joining until it has said that it has the image. From the
+// moment that the one before it has heard of that configuration, nothing counts that it does not have, too.
+//
 // Who follows hears nothing of workers but through the log. When a configuration makes it the first of the
 // chain, it serves: workers come back to it, and say again what has not counted (Hello::is_back).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "cluster/configuration.hpp"
 #include "protocol/messages.hpp"
+#include "server/image.hpp"
 #include "server/log.hpp"
 #include "server/peer.hpp"
 #include "transport/transport.hpp"
@@ -27,23 +33,35 @@ namespace verbena::server {
 class Chain {
  public:
   /// What the chain asks of its server.
-  struct Host {
-    std::function<void(Peer&, const protocol::ControlMessage&)> reply;
-    std::function<Peer&(std::unique_ptr<transport::Connection>)> add_peer;
-    std::function<void(Peer&)> drop;
-    std::function<absl::StatusOr<transport::RemoteDescriptor>(transport::Connection&)> grant_heartbeat;
+  class Host {
+   public:
+    virtual ~Host() = default;
+    virtual void reply(Peer& peer, const protocol::ControlMessage& message) = 0;
+    virtual Peer& add_peer(std::unique_ptr<transport::Connection> connection) = 0;
+    virtual void drop(Peer& peer) = 0;
+    virtual absl::StatusOr<transport::RemoteDescriptor> grant_heartbeat(transport::Connection& peer) = 0;
     /// A record counts.
-    std::function<absl::Status(const WorkerMessage&)> go_by;
-    std::function<void()> serve;  ///< from now on this copy serves
-    std::function<void(const absl::Status&)> fail;
+    virtual absl::Status go_by(const WorkerMessage& record) = 0;
+    virtual void serve() = 0;  ///< from now on this copy serves
+    virtual void fail(const absl::Status& because) = 0;
+    /// What the server has, once it is written: called again and again, and meanwhile nothing counts.
+    virtual std::optional<Image> take_image() = 0;
+    virtual void forget_image() = 0;  ///< nobody wants it any more
+    /// Becomes as the server whose image it is. Returns the memory of the bulk.
+    virtual absl::StatusOr<std::vector<std::span<std::byte>>> load(std::string_view head) = 0;
+    virtual void go_on_from_image() = 0;  ///< the bulk is there
   };
   /// `workers`: by rank; each has a peer, if there is a source. All must outlive it.
   Chain(transport::Transport& transport, const ServerOptions& options, std::uint32_t lanes,
-        const std::vector<Peer*>& workers, Host host);
+        const std::vector<Peer*>& workers, Host& host);
 
   /// There may be other copies, now or later.
   [[nodiscard]] bool is_replicated() const { return source_ != nullptr; }
   [[nodiscard]] bool serves() const { return serves_; }
+  /// How many of the worker's bulk messages count (Peer::messages has those that wait in the log, too).
+  [[nodiscard]] std::uint64_t counted_messages(const Peer& worker) const {
+    return worker.messages - log_.waiting_of(worker);
+  }
   /// The configuration that it goes by.
   [[nodiscard]] std::uint64_t configuration() const { return number_; }
   /// The first one of the chain has said that all is over.
@@ -55,7 +73,7 @@ class Chain {
   /// Goes on with all of it; false: there was nothing to do.
   bool poll();
   [[nodiscard]] transport::TimePoint next_poll() const;
-  /// The job is over, in one way or another.
+  /// The job is over, in one way or another: who follows may go, also one that comes later.
   void dismiss_follower();
   void drop_log() { log_.drop(); }
 
@@ -74,17 +92,27 @@ class Chain {
   void adopt(const cluster::Configuration& newest);
   void connect();
   void watch_follower(transport::TimePoint now);
+  void check_patience(transport::TimePoint now);
+  void lose_follower();
+  bool send_image();
+  absl::Status on_piece(const protocol::LogRecord& piece);
 
   transport::Transport& transport_;
   const ServerOptions& options_;
   const std::uint32_t lanes_;
   cluster::ConfigurationSource* const source_;
   const std::vector<Peer*>& workers_;
-  const Host host_;
+  Host& host_;
   Log log_;
   std::uint64_t number_ = 1;
   bool serves_ = true;
   bool is_dismissed_ = false;
+  bool is_over_ = false;   ///< who follows is not needed any more
+  bool has_image_ = true;  ///< false: it joins a running job, and has nothing yet
+  bool is_known_ = true;   ///< a configuration has named it
+  ImageReceiver image_;    ///< of one that joins
+  bool follower_wants_image_ = false;
+  std::optional<ImageSender> image_sender_;
   std::string predecessor_address_;  ///< empty: none
   std::string follower_address_;     ///< empty: none
   Peer* predecessor_ = nullptr;      ///< once it is connected

@@ -28,6 +28,10 @@ class DenseShard final : public FixedShard {
     return {.rows = &stored, .keys = lanes[lane], .range = range};
   }
 
+  [[nodiscard]] std::vector<std::span<std::byte>> memory() const override {
+    return stored.memory(range.size(), /*before_bytes=*/0);
+  }
+
   protocol::RowRange range;     ///< this server's
   std::vector<KeyRange> lanes;  ///< the keys of each lane
   mutable StoredRows stored;    ///< in the memory below

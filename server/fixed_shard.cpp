@@ -12,6 +12,7 @@
 #include "protocol/packed_updates.hpp"
 #include "protocol/server_function.hpp"
 #include "server/function_run.hpp"
+#include "server/image_bytes.hpp"
 
 namespace verbena::server {
 
@@ -119,12 +120,37 @@ absl::Status FixedShard::on_call(const Sender& sender, const protocol::BulkMessa
     return absl::InvalidArgumentError(fmt::format("calls \"{}\" as a function that {} rows", call->text,
                                                   function->changes_rows() ? "changes no" : "changes"));
   }
-  host.enqueue(header.lane,
-               {.kind = LaneTask::Kind::kCall,
-                .worker = sender.worker.rank,
-                .call = std::make_shared<FunctionRun>(sender.worker.rank, header.table, header.clock,
-                                                      *std::move(call), function)});
+  host.enqueue(header.lane, {.kind = LaneTask::Kind::kCall,
+                             .worker = sender.worker.rank,
+                             .call = std::make_shared<FunctionRun>(
+                                 sender.worker.rank, header.table, header.clock, *std::move(call), function,
+                                 header.kind == protocol::BulkKind::kCall)});
   return absl::OkStatus();
+}
+
+void FixedShard::write_key_lists(ImageWriter& out) const {
+  out.put(std::uint64_t{key_lists_.size()});
+  for (const auto& [whose, lists] : key_lists_) {
+    out.put(whose.first);
+    out.put(whose.second);
+    lists.write_image(out);
+  }
+}
+
+absl::Status FixedShard::read_key_lists(ImageReader& in) {
+  const std::uint64_t owners = in.get_count(2 * sizeof(std::uint32_t));
+  for (std::uint64_t i = 0; i < owners && in.is_good(); ++i) {
+    const auto worker = in.get<std::uint32_t>();
+    const auto lane = in.get<std::uint32_t>();
+    RETURN_IF_ERROR((key_lists_[{worker, lane}].read_image(in)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FixedShard::read_part(std::uint32_t /*lane*/, std::string_view part) {
+  if (part.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("an image of a server: table \"{}\" is not sparse there", table.name));
 }
 
 void FixedShard::on_goodbye(const Homes::Worker& worker, ShardHost& /*host*/) {

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "consistency/rules.hpp"
@@ -19,6 +21,9 @@
 #include "server/table_shard.hpp"
 
 namespace verbena::server {
+
+class ImageReader;
+class ImageWriter;
 
 class FixedShard : public TableShard {
  public:
@@ -47,6 +52,15 @@ class FixedShard : public TableShard {
 
   /// The lane is the only one that uses it.
   [[nodiscard]] virtual LanePart part(std::uint32_t lane) const = 0;
+
+  // For images (image.hpp). While one is made or loaded, no lane uses the shard.
+  /// What of its memory there is to know: rows, the states of rules, indexes. In an order of their own.
+  [[nodiscard]] virtual std::vector<std::span<std::byte>> memory() const = 0;
+  void write_key_lists(ImageWriter& out) const;
+  absl::Status read_key_lists(ImageReader& in);
+  /// What a lane has written of its part (SparsePart::write_image()), so that memory() has the same extents.
+  /// INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+  virtual absl::Status read_part(std::uint32_t lane, std::string_view part);
 
   const consistency::Rules rules;
   const protocol::UpdateRule rule;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "server/image_bytes.hpp"
 #include "server/sparse_part.hpp"
 
 namespace verbena::server {
@@ -71,6 +72,51 @@ std::span<const std::uint64_t> FunctionRun::take_words(std::size_t most) {
   const std::span<const std::uint64_t> words = std::span(words_).subspan(told_, std::min(most, words_left()));
   told_ += words.size();
   return words;
+}
+
+FunctionRun::FunctionRun(std::uint32_t worker, const Call& call, std::vector<std::uint64_t> words)
+    : worker_(worker),
+      table_(call.table),
+      clock_(call.clock),
+      message_(call.message),
+      is_logged_(true),
+      words_(std::move(words)) {}
+
+void FunctionRun::write_call(ImageWriter& out) const {
+  out.put(table_);
+  out.put(clock_);
+  out.put(message_.tag);
+  out.put(message_.range);
+  out.put_all(message_.keys);
+  out.put(message_.numbers_a_key);
+  out.put_all(message_.numbers);
+  out.put_text(message_.text);
+}
+
+FunctionRun::Call FunctionRun::read_call(ImageReader& in) {
+  Call call;
+  call.table = in.get<std::uint32_t>();
+  call.clock = in.get<consistency::Clock>();
+  call.message.tag = in.get<protocol::Tag>();
+  call.message.range = in.get<KeyRange>();
+  call.message.keys = in.get_all<Key>();
+  call.message.numbers_a_key = in.get<std::uint32_t>();
+  call.message.numbers = in.get_all<double>();
+  call.message.text = in.get_text();
+  return call;
+}
+
+void FunctionRun::write_result(ImageWriter& out) const {
+  out.put(table_);
+  out.put(message_.tag);
+  out.put_all(words_);
+}
+
+std::shared_ptr<FunctionRun> FunctionRun::read_result(std::uint32_t worker, ImageReader& in) {
+  Call call;
+  call.table = in.get<std::uint32_t>();
+  call.message.tag = in.get<protocol::Tag>();
+  return std::shared_ptr<FunctionRun>(new FunctionRun(worker, call, in.get_all<std::uint64_t>()));
 }
 
 }  // namespace verbena::server

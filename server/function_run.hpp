@@ -23,6 +23,9 @@
 
 namespace verbena::server {
 
+class ImageReader;
+class ImageWriter;
+
 class FunctionRun {
  public:
   /// Of the rows of a call without keys: so many, from the first one on.
@@ -35,15 +38,20 @@ class FunctionRun {
   FunctionRun(std::uint32_t worker, std::uint32_t table, consistency::Clock clock,
               protocol::CallMessage message, const absl::StatusOr<protocol::BoundFunction>& function,
               const Window& window);
+  /// `is_logged`: the other copies of the server have the call, too.
   FunctionRun(std::uint32_t worker, std::uint32_t table, consistency::Clock clock,
-              protocol::CallMessage message, const absl::StatusOr<protocol::BoundFunction>& function)
-      : FunctionRun(worker, table, clock, std::move(message), function, Window()) {}
+              protocol::CallMessage message, const absl::StatusOr<protocol::BoundFunction>& function,
+              bool is_logged = false)
+      : FunctionRun(worker, table, clock, std::move(message), function, Window()) {
+    is_logged_ = is_logged;
+  }
 
   [[nodiscard]] std::uint32_t worker() const { return worker_; }
   [[nodiscard]] std::uint32_t table() const { return table_; }
   [[nodiscard]] consistency::Clock clock() const { return clock_; }
   [[nodiscard]] bool changes_rows() const { return changes_rows_; }
   [[nodiscard]] bool makes_rows() const { return makes_rows_; }
+  [[nodiscard]] bool is_logged() const { return is_logged_; }
 
   /// Calls on_key(key, numbers) or on_row(row) for the next rows, at most `most`: the first for a list of
   /// keys, of which some may not be the lane's, the second for a range. Returns true when there are no more.
@@ -74,6 +82,18 @@ class FunctionRun {
   [[nodiscard]] KeyRange range() const { return message_.range; }
   [[nodiscard]] ServerFunction& function() { return *function_; }
 
+  // For images (image.hpp): a call that waits for its clock, and one that has ended.
+  struct Call {
+    std::uint32_t table = 0;
+    consistency::Clock clock = 0;
+    protocol::CallMessage message;
+  };
+  void write_call(ImageWriter& out) const;
+  static Call read_call(ImageReader& in);
+  /// As if nothing of it had been told.
+  void write_result(ImageWriter& out) const;
+  static std::shared_ptr<FunctionRun> read_result(std::uint32_t worker, ImageReader& in);
+
   /// After the last step: what the worker is to be told, piece by piece.
   void finish();
   /// Writes the next piece behind a header; returns the bytes of both. REQUIRES: there is room for a word.
@@ -86,6 +106,8 @@ class FunctionRun {
   [[nodiscard]] std::uint64_t rows() const { return rows_; }
 
  private:
+  /// One that has ended, and is logged.
+  FunctionRun(std::uint32_t worker, const Call& call, std::vector<std::uint64_t> words);
   void begin_range(const LanePart& part);
   [[nodiscard]] static TableMemory memory_of(const LanePart& part);
   [[nodiscard]] std::span<const double> numbers() const {
@@ -101,6 +123,7 @@ class FunctionRun {
   absl::Status status_;
   bool changes_rows_ = false;
   bool makes_rows_ = false;
+  bool is_logged_ = false;
   std::optional<protocol::BoundFunction> bound_;  ///< whose parameters the function may look at
   std::unique_ptr<ServerFunction> function_;      ///< nullptr: it cannot be, and status_ says why
   std::size_t next_ = 0;                          ///< the index of a key, or a row

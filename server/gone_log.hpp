@@ -14,6 +14,7 @@
 #include <deque>
 #include <vector>
 
+#include "server/image_bytes.hpp"
 #include <verbena/keys.hpp>
 
 namespace verbena::server {
@@ -68,6 +69,24 @@ class GoneLog {
       free(entries_.front());
       entries_.pop_front();
     }
+  }
+
+  // For images (image.hpp): what a copy knows that has told nobody.
+  void write_image(ImageWriter& out) const {
+    out.put(begin_);
+    out.put_all(std::vector<Entry>(entries_.begin(), entries_.end()));
+    for (const std::vector<std::uint64_t>* const positions : {&heard_, &begun_}) out.put_all(*positions);
+  }
+  void read_image(ImageReader& in) {
+    begin_ = in.get<std::uint64_t>();
+    const std::vector<Entry> entries = in.get_all<Entry>();
+    entries_.assign(entries.begin(), entries.end());
+    for (std::vector<std::uint64_t>* const positions : {&heard_, &begun_}) {
+      const std::size_t workers = positions->size();
+      *positions = in.get_all<std::uint64_t>();
+      positions->resize(workers);
+    }
+    told_ = heard_;
   }
 
  private:

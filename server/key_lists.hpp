@@ -12,6 +12,9 @@
 
 namespace verbena::server {
 
+class ImageReader;
+class ImageWriter;
+
 using KeyList = std::shared_ptr<const std::vector<Key>>;
 
 /// Thread safety: none. The lists may be used in any thread.
@@ -22,6 +25,10 @@ class KeyLists {
   absl::Status set(std::uint32_t number, KeyList keys);
   /// INVALID_ARGUMENT: there is none, or it has another number of keys.
   [[nodiscard]] absl::StatusOr<KeyList> find(std::uint32_t number, std::uint32_t count) const;
+
+  // For images (image.hpp).
+  void write_image(ImageWriter& out) const;
+  absl::Status read_image(ImageReader& in);
 
  private:
   std::vector<KeyList> lists_;

@@ -15,6 +15,8 @@
 #include "protocol/importance.hpp"
 #include "server/fixed_shard.hpp"
 #include "server/function_run.hpp"
+#include "server/image.hpp"
+#include "server/image_bytes.hpp"
 #include "server/loading.hpp"
 #include "server/saving.hpp"
 #include "server/sparse_part.hpp"
@@ -123,21 +125,22 @@ void Lane::run(const LaneTask& task) {
       call(task);
       break;
     case LaneTask::Kind::kHeard:
-      if (follows_) gone_.told_elsewhere(task.worker, task.heard);
+      if (!workers_[task.worker].is_told) gone_.told_elsewhere(task.worker, task.heard);
       gone_.hear(task.worker, task.heard);
       free_gone();
       break;
     case LaneTask::Kind::kBack:
       take_back(workers_[task.worker]);
       break;
-    case LaneTask::Kind::kServe:
-      follows_ = false;
+    case LaneTask::Kind::kTell:
+      workers_[task.worker].is_told = true;
+      list(workers_[task.worker]);
       break;
     case LaneTask::Kind::kResume:
       resume(task.clock);
       break;
-    case LaneTask::Kind::kCheckpoint:
-      begin(*task.checkpoint);
+    case LaneTask::Kind::kState:
+      begin(*task.state);
       break;
   }
 }
@@ -175,7 +178,25 @@ void Lane::resume(consistency::Clock clock) {
   }
 }
 
-void Lane::begin(const CheckpointTask& task) {
+void Lane::begin(const StateTask& task) {
+  if (task.image != nullptr) {
+    ImageWriter out;
+    write_image(out);
+    LaneImages::OfLane& own = task.image->of(index_);
+    own.state = out.take();
+    for (const Table& table : tables_) {
+      ImageWriter part;
+      if (table.part.sparse != nullptr) table.part.sparse->write_image(part);
+      own.parts.push_back(part.take());
+    }
+    return task.image->lane_is_done();
+  }
+  if (task.read != nullptr) {
+    ImageReader in(*task.read);
+    read_image(in);
+    if (!in.ends_well()) throw Stopped{absl::InvalidArgumentError("an image of a server: no lane's")};
+    return;
+  }
   if (task.load != nullptr) {
     const Table& table = tables_.back();
     load_ = std::make_unique<LaneLoad>(task.load, *table.shard, table.part);
@@ -617,7 +638,7 @@ void Lane::end_call(std::shared_ptr<FunctionRun> run) {
   if (run->worker() == kNoWorker) return inspected_.push(std::move(run));
   Worker& worker = workers_[run->worker()];
   worker.results.push_back(std::move(run));
-  if (follows_ && worker.results.size() > protocol::kMaxOpenCalls) {
+  if (!worker.is_told && worker.results.size() > protocol::kMaxOpenCalls) {
     // Somebody else has told it: no worker waits for more than these.
     worker.results.pop_front();
     worker.open_calls.fetch_sub(1, std::memory_order_relaxed);
@@ -648,10 +669,18 @@ bool Lane::tell_results(Worker& worker) {
     outgoing_.push(buffer);
     told = true;
     if (!run.is_told()) continue;
+    keep_told(worker, std::move(worker.results.front()));
     worker.results.pop_front();
     worker.open_calls.fetch_sub(1, std::memory_order_relaxed);
   }
   return told;
+}
+
+/// As many as the worker may wait for.
+void Lane::keep_told(Worker& worker, std::shared_ptr<FunctionRun> run) const {
+  if (!has_copies_ || !run->is_logged()) return;
+  worker.told_results.push_back(std::move(run));
+  if (worker.told_results.size() > protocol::kMaxOpenCalls) worker.told_results.pop_front();
 }
 
 /// The updates of each row become one, where the first of them lies.
@@ -779,7 +808,8 @@ void Lane::subscribe(const LaneTask& task) {
 }
 
 /// It was told of clocks, updates and results by the copy that has served it before, and will be told of all
-/// that this lane knows.
+/// that this lane knows. All copies do this at the same place of their log, since it counts what it has heard
+/// of rows that are gone from here on.
 void Lane::take_back(Worker& worker) {
   worker.subscriptions = 0;
   gone_.begin_anew(worker.rank);
@@ -882,6 +912,7 @@ bool Lane::tell_all() {
 }
 
 bool Lane::tell(Worker& worker) {
+  if (!worker.is_told) return false;
   bool told = tell_gone(worker);
   if (gone_.left_to_tell(worker.rank) > 0) return told;
   told |= tell_results(worker);

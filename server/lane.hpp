@@ -65,6 +65,9 @@ namespace verbena::server {
 class Cut;
 class FixedShard;
 class FunctionRun;
+class ImageReader;
+class ImageWriter;
+class LaneImages;
 class LaneLoad;
 class TableLoad;
 
@@ -83,15 +86,18 @@ struct PushBuffer {
   std::size_t used_bytes = 0;
 };
 
-/// What a lane does for checkpoints; one of both.
-struct CheckpointTask {
-  std::shared_ptr<Cut> cut;         ///< rows are to be copied at it
-  std::shared_ptr<TableLoad> load;  ///< the newest table's rows are to be loaded
+/// What a lane does with all that it has; one of these.
+struct StateTask {
+  std::shared_ptr<Cut> cut = {};                 ///< rows are to be copied at it
+  std::shared_ptr<TableLoad> load = {};          ///< the newest table's rows are to be loaded
+  std::shared_ptr<LaneImages> image = {};        ///< it is to be written
+  std::shared_ptr<const std::string> read = {};  ///< what another lane has written: this one becomes as that
 };
 
 struct LaneTask {
   /// kSubscribe: also stands for unsubscribe; the message says which. kResume: all workers are at `clock`.
-  /// kBack: the worker has heard nothing of this lane, and subscribes to nothing. kServe: workers come.
+  /// kBack: the worker has forgotten all that it was told, and subscribes to nothing. kTell: from now on the
+  /// worker is told; until then another copy of this server does, or has done, that.
   enum class Kind : std::uint8_t {
     kOpen,
     kUpdates,
@@ -100,9 +106,9 @@ struct LaneTask {
     kCall,
     kHeard,
     kResume,
-    kCheckpoint,
+    kState,
     kBack,
-    kServe
+    kTell
   };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
@@ -114,7 +120,7 @@ struct LaneTask {
   consistency::ExampleCounts examples = {};  ///< kClock: those of the clock before
   std::shared_ptr<FunctionRun> call = {};    ///< kCall; its worker may be none, see FunctionRun
   KeyList keys = {};                         ///< kUpdates: the list that packed updates name, or are to name
-  std::shared_ptr<const CheckpointTask> checkpoint = {};  ///< kCheckpoint
+  std::shared_ptr<const StateTask> state = {};  ///< kState
 };
 
 class Lane {
@@ -130,7 +136,7 @@ class Lane {
 
   void enqueue(const LaneTask& task) { tasks_.push(task); }
 
-  /// Call it before the worker's first task. The memory must outlive the lane's last poll().
+  /// Call it before the worker's kTell. The memory must outlive the lane's last poll().
   void add_push_buffer(PushBuffer* buffer) { workers_[buffer->worker].free.push(buffer); }
   [[nodiscard]] bool take_outgoing(PushBuffer*& buffer) { return outgoing_.try_pop(buffer); }
   void give_back(PushBuffer* buffer) { workers_[buffer->worker].free.push(buffer); }
@@ -145,9 +151,8 @@ class Lane {
   /// thread that enqueues the worker's tasks, before that of the call.
   /// `most`: that are under way.
   [[nodiscard]] bool may_call(std::uint32_t worker, std::uint32_t most);
-  /// The lane is one of a copy of a server that follows another one: nobody hears of it. Until it is to serve
-  /// (LaneTask::Kind::kServe). Called before the first poll().
-  void follow() { follows_ = true; }
+  /// There are other copies of the lane's server, or will be. Called before the first poll().
+  void have_copies() { has_copies_ = true; }
 
   [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }
   /// The lane could not do what it had to do, for lack of memory. It applies nothing more, and the job cannot
@@ -210,7 +215,8 @@ class Lane {
   };
   struct Worker {
     std::uint32_t rank = 0;
-    bool listed = false;  ///< in to_tell_
+    bool is_told = false;  ///< it may be sent something
+    bool listed = false;   ///< in to_tell_
     std::deque<DirtyRow> dirty;
     std::uint64_t dirty_sent = 0;  ///< rows taken from the front of `dirty` so far
     // Messages with updates, as BulkHeader counts them.
@@ -228,7 +234,9 @@ class Lane {
     std::deque<FinishedExamples> examples;  ///< of clocks not below the min clock, the oldest first
     std::deque<std::shared_ptr<FunctionRun>> held_calls;
     std::deque<std::shared_ptr<FunctionRun>> results;  ///< of calls that have ended, to be told
-    std::atomic<std::uint32_t> open_calls = 0;         ///< not told yet
+    /// Results that were told, of calls that change rows: a copy that joins tells them again if it must.
+    std::deque<std::shared_ptr<FunctionRun>> told_results;
+    std::atomic<std::uint32_t> open_calls = 0;  ///< not told yet
     tbb::concurrent_queue<PushBuffer*> free;
   };
 
@@ -246,13 +254,18 @@ class Lane {
   bool tell_results(Worker& worker);
   void open(const FixedShard& shard);
   void resume(consistency::Clock clock);
-  void begin(const CheckpointTask& task);
+  void begin(const StateTask& task);
+  void write_image(ImageWriter& out);
+  void write_image(const Worker& worker, ImageWriter& out) const;
+  void read_image(ImageReader& in);
+  void read_image(Worker& worker, ImageReader& in);
   bool step_load();
   void take_cut();
   void updates(const LaneTask& task);
   [[nodiscard]] HeldUpdates hold(const LaneTask& task);
   void subscribe(const LaneTask& task);
   void take_back(Worker& worker);
+  void keep_told(Worker& worker, std::shared_ptr<FunctionRun> run) const;
   void finish_clock(std::uint32_t worker, consistency::Clock clock,
                     const consistency::ExampleCounts& examples);
   void apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker);
@@ -325,7 +338,7 @@ class Lane {
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
   std::vector<std::uint32_t> evicting_;  ///< those whose rows may go
-  bool follows_ = false;
+  bool has_copies_ = false;
   std::shared_ptr<Cut> cut_;        ///< that is expected
   std::unique_ptr<LaneLoad> load_;  ///< under way: no task is begun before it has ended
   GoneLog gone_;

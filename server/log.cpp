@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -36,9 +37,8 @@ bool LogSender::send(const WorkerMessage& record, std::uint64_t number) {
   const protocol::BulkMessage& message = record.message;
   const std::size_t bytes =
       sizeof header + (record.control ? control.size() : sizeof message.header + message.payload.size());
-  const std::optional<std::size_t> place = ring_->place_of_next(bytes);
-  if (!place) return false;
-  const std::span<std::byte> memory = memory_->bytes().subspan(*place, bytes);
+  const std::span<std::byte> memory = place(bytes);
+  if (memory.empty()) return false;
   std::memcpy(memory.data(), &header, sizeof header);
   std::byte* const to = memory.data() + sizeof header;
   if (record.control) {
@@ -48,7 +48,23 @@ bool LogSender::send(const WorkerMessage& record, std::uint64_t number) {
     if (!message.payload.empty())
       std::memcpy(to + sizeof message.header, message.payload.data(), message.payload.size());
   }
-  return ring_->try_send(memory, *memory_) == transport::SendResult::kSent;
+  return send(memory);
+}
+
+std::span<std::byte> LogSender::place(std::size_t bytes) {
+  const std::optional<std::size_t> place = ring_->place_of_next(bytes);
+  return place ? memory_->bytes().subspan(*place, bytes) : std::span<std::byte>();
+}
+
+bool LogSender::send(std::span<const std::byte> placed) {
+  return ring_->try_send(placed, *memory_) == transport::SendResult::kSent;
+}
+
+std::uint64_t Log::waiting_of(const Peer& worker) const {
+  return static_cast<std::uint64_t>(std::count_if(records_.begin(), records_.end(), [&](const Entry& entry) {
+    const WorkerMessage& record = entry.record;
+    return record.worker == &worker && !record.control && protocol::is_logged(record.message.header.kind);
+  }));
 }
 
 void Log::add(WorkerMessage record) {

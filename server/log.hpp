@@ -44,7 +44,8 @@ struct WorkerMessage {
   protocol::BulkMessage message = {};
   InboxMessage* inbox = nullptr;  ///< has one user as long as the record is in a log
   std::optional<protocol::ControlMessage> control = {};
-  bool travels = true;  ///< the copies get it
+  bool travels = true;        ///< the copies get it
+  bool is_forwarded = false;  ///< it comes from the copy before this one
 };
 
 /// The way to the next one of the chain.
@@ -57,6 +58,10 @@ class LogSender {
   [[nodiscard]] transport::RingSender& ring() { return *ring_; }
   /// False: there is no room now, or the connection has ended.
   bool send(const WorkerMessage& record, std::uint64_t number);
+  /// Where so many bytes, a record of the log or a piece of an image, are to be written; empty: there is no
+  /// room now. And sends them; false: not now, or the connection has ended.
+  std::span<std::byte> place(std::size_t bytes);
+  bool send(std::span<const std::byte> placed);
 
  private:
   LogSender(std::unique_ptr<transport::RingSender> ring, std::unique_ptr<transport::MemoryRegion> memory)
@@ -73,8 +78,14 @@ class Log {
   [[nodiscard]] bool is_needed() const { return has_follower_ || !records_.empty(); }
   /// The chain has a follower, or has none. As long as it has one that has not come yet, nothing counts.
   void expect_follower(bool has_one) { has_follower_ = has_one; }
+  /// This copy has an image with so many records. REQUIRES: there were none
+  void begin_after(std::uint64_t records) { first_ = records + 1; }
+  /// How many records count that travel.
+  [[nodiscard]] std::uint64_t counted() const { return first_ - 1; }
   /// How many records there have been that travel.
   [[nodiscard]] std::uint64_t records() const { return first_ + waiting_to_travel() - 1; }
+  /// Of the worker's bulk messages, how many are here and do not count yet.
+  [[nodiscard]] std::uint64_t waiting_of(const Peer& worker) const;
   /// One that travels has counted at once. REQUIRES: !is_needed()
   void pass() { ++first_; }
 

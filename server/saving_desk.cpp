@@ -22,10 +22,9 @@ absl::Status SavingDesk::on_save_rows(Peer& peer, const protocol::SaveRows& save
   clock_ = save.clock;
   if (status.ok()) {
     has_moving_rows_to_copy_ = true;
-    const auto task =
-        std::make_shared<const CheckpointTask>(CheckpointTask{.cut = saving_.cut(), .load = nullptr});
+    const auto task = std::make_shared<const StateTask>(StateTask{.cut = saving_.cut()});
     for (std::uint32_t lane = 0; lane < job_.lanes; ++lane)
-      job_.host.enqueue(lane, {.kind = LaneTask::Kind::kCheckpoint, .checkpoint = task});
+      job_.host.enqueue(lane, {.kind = LaneTask::Kind::kState, .state = task});
   }
   reply_(peer, protocol::PartSaved{.clock = save.clock,
                                    .rank = job_.server,

@@ -103,19 +103,7 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                .has_push_budget = options_.push_budget_mb_per_s > 0,
                .keys_of_segment = keys_of_segment}),
       workers_(options_.workers),
-      chain_(transport, options_, lanes_of(options_), workers_,
-             {.reply = [this](Peer& peer, const protocol::ControlMessage& message) { reply(peer, message); },
-              .add_peer = [this](auto connection) -> Peer& { return add_peer(std::move(connection)); },
-              .drop =
-                  [this](Peer& peer) {
-                    peer.closed = true;
-                    to_do_.add(peer);
-                  },
-              .grant_heartbeat =
-                  [this](transport::Connection& connection) { return heartbeat_->grant(connection); },
-              .go_by = [this](const WorkerMessage& record) { return go_by(record); },
-              .serve = [this] { serve(); },
-              .fail = [this](const absl::Status& status) { fail(status); }}),
+      chain_(transport, options_, lanes_of(options_), workers_, *this),
       saving_(
           {.server = options_.rank,
            .lanes = lanes_of(options_),
@@ -133,7 +121,7 @@ Server::Server(transport::Transport& transport, ServerOptions options,
     budgets.push_back(&push_budgets_.emplace_back(options_.push_budget_mb_per_s * 1e6, transport.now()));
   for (std::uint32_t lane = 0; lane < lanes_of(options_); ++lane) {
     lanes_.push_back(std::make_unique<Lane>(lane, options_.workers, budgets));
-    if (!chain_.serves()) lanes_.back()->follow();
+    if (chain_.is_replicated()) lanes_.back()->have_copies();
   }
   for (std::uint32_t worker = 0; chain_.is_replicated() && worker < options_.workers; ++worker) {
     workers_[worker] = peers_.emplace_back(std::make_unique<Peer>()).get();
@@ -146,12 +134,12 @@ Server::~Server() = default;
 bool Server::finished() const {
   const auto gone = [](const std::unique_ptr<Peer>& peer) { return !peer->is_worker() || !peer->connection; };
   if (!status_.ok()) return std::all_of(peers_.begin(), peers_.end(), gone);
-  if (!chain_.serves()) return chain_.is_dismissed();
   const auto has_goodbye = [](const std::unique_ptr<Peer>& peer) {
     return !(peer->is_worker() || peer->is_copy()) || !peer->connection || peer->control.empty();
   };
-  return left_ == options_.workers && std::all_of(peers_.begin(), peers_.end(), has_goodbye) &&
-         !waits_for_partings();
+  if (!std::all_of(peers_.begin(), peers_.end(), has_goodbye)) return false;
+  if (!chain_.serves()) return chain_.is_dismissed();
+  return progress_.left == options_.workers && !waits_for_partings();
 }
 
 /// Workers whose goodbye was heard by the copy that served before this one may not have been answered.
@@ -262,9 +250,19 @@ void Server::hear(Peer& peer) {
   if (!peer.is_worker() || (peer.has_come_back && !peer.has_adopted) || std::exchange(peer.has_welcome, true))
     return;
   peer.pushes->give_buffers_to(lanes_, peer.worker);
-  // Lanes may have had something to tell it for long.
-  for (std::uint32_t lane = 0; peer.has_come_back && wake_lane_ && lane < lanes_.size(); ++lane)
-    wake_lane_(lane);
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
+    enqueue(lane, {.kind = LaneTask::Kind::kTell, .worker = peer.worker});
+}
+
+/// A worker of this server, or of the copy before it, is one of the copy that serves now, as all copies hear
+/// at this place of their log.
+void Server::on_adopted(const WorkerMessage& record) {
+  Peer& worker = *record.worker;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
+    enqueue(lane, {.kind = LaneTask::Kind::kBack, .worker = worker.worker});
+  if (record.is_forwarded) return;  // it is of another copy
+  worker.has_adopted = true;
+  hear(worker);
 }
 
 void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
@@ -287,13 +285,15 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       chain_.on_goodbye(peer);
     } else if (!peer.is_worker()) {
       status = absl::FailedPreconditionError("spoke before its hello");
-    } else if (std::holds_alternative<protocol::Adopted>(*message)) {
-      if (!peer.has_come_back) status = absl::FailedPreconditionError("has adopted nothing");
-      peer.has_adopted = true;
-      hear(peer);
+    } else if (std::holds_alternative<protocol::Adopted>(*message) &&
+               (!peer.has_come_back || peer.has_adopted)) {
+      status = absl::FailedPreconditionError("has adopted nothing");
     } else if (peer.left) {
-      // One that was back may not know that its goodbye was heard.
-      if (!peer.has_come_back || !std::holds_alternative<protocol::Goodbye>(*message))
+      // One that is back may not know that its goodbye was heard.
+      const bool has_adopted = std::holds_alternative<protocol::Adopted>(*message);
+      peer.has_adopted |= has_adopted;
+      hear(peer);
+      if (!peer.has_come_back || !(has_adopted || std::holds_alternative<protocol::Goodbye>(*message)))
         status = absl::FailedPreconditionError("spoke after its goodbye");
     } else if (protocol::is_logged(*message)) {
       status = chain_.take({.worker = &peer, .control = *std::move(message)});
@@ -321,7 +321,14 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   if (peer.is_worker() || peer.hello) return absl::FailedPreconditionError("said hello twice");
   if (peer.is_observer) return absl::FailedPreconditionError("observes, and said hello");
   if (peer.is_copy()) return absl::FailedPreconditionError("follows, and said hello");
-  if (hello.configuration > chain_.configuration() && chain_.is_replicated()) {
+  // What this copy has and others have not yet, may be lost with it. The worker has to keep that, and cannot
+  // once the welcome has told that it is here.
+  const auto is_ahead = [&] {
+    if (!hello.is_back || hello.worker >= workers_.size()) return false;
+    const Peer& worker = *workers_[hello.worker];
+    return chain_.counted_messages(worker) < worker.messages;
+  };
+  if (chain_.is_replicated() && (hello.configuration > chain_.configuration() || is_ahead())) {
     peer.hello = hello;
     waiting_.push_back(&peer);
     return absl::OkStatus();
@@ -330,7 +337,7 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   return welcome(peer, hello);
 }
 
-/// Those that have heard of this server's configuration before it has.
+/// Those that have heard of this server's configuration before it has, and those whose messages wait here.
 void Server::take_waiting() {
   if (waiting_.empty()) return;
   for (Peer* const peer : std::exchange(waiting_, {})) {
@@ -410,8 +417,14 @@ absl::Status Server::welcome(Peer& newcomer, const protocol::Hello& hello) {
                           .clock_board = *clock_board,
                           .reads_in_place = reads_in_place,
                           .messages = peer.messages});
-  if (hello.is_back) RETURN_IF_ERROR(take_back(peer));
-  if (ended_ >= 0) tell_end_of_iteration(peer);
+  // From here on the newcomer is nobody: its connection is the worker's.
+  if (hello.is_back) {
+    if (const absl::Status status = take_back(peer); !status.ok()) {
+      reject(peer, status);
+      return absl::OkStatus();
+    }
+  }
+  if (progress_.ended >= 0) tell_end_of_iteration(peer);
   return absl::OkStatus();
 }
 
@@ -429,8 +442,6 @@ Peer& Server::place_of(Peer& newcomer, std::uint32_t worker) {
 /// It has lost what it knew of tables, and has heard nothing of this copy's lanes.
 absl::Status Server::take_back(Peer& worker) {
   worker.has_come_back = true;
-  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
-    enqueue(lane, {.kind = LaneTask::Kind::kBack, .worker = worker.worker});
   for (std::uint32_t table = 0; table < worker.tables_opened; ++table)
     list_announcements(worker, shards_[table]);
   RETURN_IF_ERROR(announce(worker));
@@ -441,7 +452,7 @@ absl::Status Server::take_back(Peer& worker) {
 /// A configuration says that this copy serves from now on.
 void Server::serve() {
   serves_since_ = transport_.now();
-  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) enqueue(lane, {.kind = LaneTask::Kind::kServe});
+  dismiss_copies();
 }
 
 absl::Status Server::go_by(const WorkerMessage& record) {
@@ -451,10 +462,59 @@ absl::Status Server::go_by(const WorkerMessage& record) {
     return on_open_table(peer, *open);
   if (const auto* end = std::get_if<protocol::EndIteration>(&*record.control))
     return on_end_iteration(peer, end->clock);
-  if (!std::holds_alternative<protocol::Goodbye>(*record.control))
+  if (std::holds_alternative<protocol::Goodbye>(*record.control)) {
+    on_goodbye(peer);
+  } else if (std::holds_alternative<protocol::Adopted>(*record.control)) {
+    on_adopted(record);
+  } else {
     return absl::InvalidArgumentError("the log has what does not belong into it");
-  on_goodbye(peer);
+  }
   return absl::OkStatus();
+}
+
+/// Lanes write what they have in their own time. What lies in the log meanwhile waits.
+std::optional<Image> Server::take_image() {
+  if (!opening_.empty()) return std::nullopt;  // rows are still being loaded
+  if (lane_images_ == nullptr) {
+    lane_images_ = std::make_shared<LaneImages>(static_cast<std::uint32_t>(lanes_.size()),
+                                                [this] { transport_.interrupt(); });
+    const auto task = std::make_shared<const StateTask>(StateTask{.image = lane_images_});
+    for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
+      enqueue(lane, {.kind = LaneTask::Kind::kState, .state = task});
+  }
+  if (!lane_images_->are_written()) return std::nullopt;
+  std::vector<std::uint64_t> messages;
+  for (const Peer* const worker : workers_) messages.push_back(chain_.counted_messages(*worker));
+  Image image = make_image(shards_, workers_, messages, progress_, *lane_images_);
+  lane_images_.reset();
+  return image;
+}
+
+absl::StatusOr<std::vector<std::span<std::byte>>> Server::load(std::string_view head) {
+  absl::StatusOr<LoadedHead> loaded =
+      load_head(head, shards_, workers_, static_cast<std::uint32_t>(lanes_.size()));
+  if (!loaded.ok()) return loaded.status();
+  progress_ = loaded->progress;
+  images_of_lanes_ = std::move(loaded->lanes);
+  return std::move(loaded->bulk);
+}
+
+void Server::go_on_from_image() {
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    for (const std::unique_ptr<TableShard>& shard : shards_)
+      enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = shard->for_lanes()});
+    enqueue(lane, {.kind = LaneTask::Kind::kState,
+                   .state = std::make_shared<const StateTask>(StateTask{.read = images_of_lanes_[lane]})});
+  }
+  images_of_lanes_.clear();
+  for (const Peer* const worker : workers_) {
+    if (worker->left && clock_board_.is_mapped()) clock_board_.leave(worker->worker);
+  }
+}
+
+void Server::drop(Peer& peer) {
+  peer.closed = true;
+  to_do_.add(peer);
 }
 
 protocol::Observed Server::observed() const {
@@ -465,7 +525,7 @@ protocol::Observed Server::observed() const {
   return {.server = options_.rank,
           .servers = options_.servers,
           .workers = options_.workers,
-          .left = left_,
+          .left = progress_.left,
           .lanes = static_cast<std::uint32_t>(lanes_.size()),
           .tables = static_cast<std::uint32_t>(shards_.size()),
           .clock = clock};
@@ -603,15 +663,15 @@ absl::Status Server::resume(TableShard& shard) {
   if (!load.ok()) return load.status();
   opening_.begin(table.table, *load,
                  moving == nullptr ? nullptr : std::make_unique<MovingLoad>(*load, *moving));
-  const auto task = std::make_shared<const CheckpointTask>(CheckpointTask{.cut = nullptr, .load = *load});
+  const auto task = std::make_shared<const StateTask>(StateTask{.load = *load});
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    if (!has_resumed_) {
+    if (!progress_.has_resumed) {
       enqueue(lane, {.kind = LaneTask::Kind::kResume,
                      .clock = static_cast<consistency::Clock>((*reader)->manifest().clock)});
     }
-    if (moving == nullptr) enqueue(lane, {.kind = LaneTask::Kind::kCheckpoint, .checkpoint = task});
+    if (moving == nullptr) enqueue(lane, {.kind = LaneTask::Kind::kState, .state = task});
   }
-  has_resumed_ = true;
+  progress_.has_resumed = true;
   return absl::OkStatus();
 }
 
@@ -806,8 +866,8 @@ absl::Status Server::on_end_iteration(Peer& peer, consistency::Clock clock) {
   const bool all_reached = std::all_of(workers_.begin(), workers_.end(), [&](const Peer* other) {
     return clock <= (other == nullptr ? 0 : other->left ? clock : other->clock);
   });
-  if (clock <= ended_ || !all_reached) return absl::OkStatus();
-  ended_ = clock;
+  if (clock <= progress_.ended || !all_reached) return absl::OkStatus();
+  progress_.ended = clock;
   for (Peer* const other : workers_) {
     if (other != nullptr && other != &peer) tell_end_of_iteration(*other);
   }
@@ -815,7 +875,7 @@ absl::Status Server::on_end_iteration(Peer& peer, consistency::Clock clock) {
 }
 
 void Server::tell_end_of_iteration(Peer& peer) {
-  if (peer.is_there()) reply(peer, protocol::EndIteration{ended_});
+  if (peer.is_there()) reply(peer, protocol::EndIteration{progress_.ended});
 }
 
 void Server::on_goodbye(Peer& peer) {
@@ -828,13 +888,19 @@ void Server::on_goodbye(Peer& peer) {
     shard->on_goodbye({peer.worker, peer.node}, *this);
     give_answers(shard->table.table);
   }
-  if (left_ == options_.workers) chain_.dismiss_follower();
+  dismiss_copies();
+}
+
+/// When the last goodbye counts here, all copies have it. One that follows cannot say so: the copy before it
+/// may still wait to hear that it has it.
+void Server::dismiss_copies() {
+  if (progress_.left == options_.workers && chain_.serves()) chain_.dismiss_follower();
 }
 
 /// No clock waits for it any more.
 void Server::part_from(Peer& peer) {
   peer.left = true;
-  ++left_;
+  ++progress_.left;
   saving_.on_left(peer);
   if (clock_board_.is_mapped()) clock_board_.leave(peer.worker);
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {

@@ -21,7 +21,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,6 +35,7 @@
 #include "protocol/placement.hpp"
 #include "server/chain.hpp"
 #include "server/homes.hpp"
+#include "server/image.hpp"
 #include "server/lane.hpp"
 #include "server/observers.hpp"
 #include "server/opening.hpp"
@@ -48,7 +52,7 @@
 
 namespace verbena::server {
 
-class Server : private ShardHost {
+class Server : private ShardHost, private Chain::Host {
  public:
   /// Listens. `transport` is used in place of the options' network, and must outlive the server.
   /// `keys_of_segment`: of sparse tables, see SparseIndex. INVALID_ARGUMENT for impossible options.
@@ -72,6 +76,8 @@ class Server : private ShardHost {
   [[nodiscard]] const std::vector<std::unique_ptr<Lane>>& lanes() const { return lanes_; }
   /// Called, from poll(), when a lane has got work. For drivers whose lanes have threads.
   void set_lane_waker(std::function<void(std::uint32_t lane)> waker) { wake_lane_ = std::move(waker); }
+  /// What the server has, once its lanes have written it (image.hpp): to be called again until it is there.
+  std::optional<Image> take_image() override;
   // Also for them: lanes run at the same time as this thread, and may wait for it (`pause`: see RegionDesk);
   // they are about to end, and wait for nothing any more.
   void start_lane_threads(std::function<void()> pause = {}) { region_desk_.start_threads(std::move(pause)); }
@@ -102,13 +108,11 @@ class Server : private ShardHost {
   absl::Status take_back(Peer& worker);
   [[nodiscard]] absl::Status check(const protocol::Hello& hello) const;
   void take_waiting();
-  void serve();
+  void on_adopted(const WorkerMessage& record);
   [[nodiscard]] bool waits_for_partings() const;
-  absl::Status go_by(const WorkerMessage& record);
   static absl::Status check_copies(TableShard& shard);
   static absl::Status check_rings(const Peer& peer, const TableShard& shard);
   static void list_announcements(Peer& peer, const TableShard& shard);
-  Peer& add_peer(std::unique_ptr<transport::Connection> connection);
   [[nodiscard]] protocol::Observed observed() const;
   absl::StatusOr<protocol::Descriptor> grant_clock_board(Peer& peer) const;
   absl::Status on_open_table(Peer& peer, const protocol::OpenTable& open);
@@ -131,6 +135,7 @@ class Server : private ShardHost {
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
   void lose(Peer& peer, const absl::Status& why);
+  void dismiss_copies();
   void part_from(Peer& peer);
 
   absl::StatusOr<TableShard*> open_shard(const protocol::OpenTable& open);
@@ -142,9 +147,20 @@ class Server : private ShardHost {
   Homes::Answers& key_answers() override { return key_answers_; }
   MessageAnswers& message_answers() override { return message_answers_; }
 
-  void reply(Peer& peer, const protocol::ControlMessage& message);
   void reject(Peer& peer, const absl::Status& because);
-  void fail(const absl::Status& because);
+  // Chain::Host
+  void reply(Peer& peer, const protocol::ControlMessage& message) override;
+  Peer& add_peer(std::unique_ptr<transport::Connection> connection) override;
+  void drop(Peer& peer) override;
+  absl::StatusOr<transport::RemoteDescriptor> grant_heartbeat(transport::Connection& peer) override {
+    return heartbeat_->grant(peer);
+  }
+  absl::Status go_by(const WorkerMessage& record) override;
+  void serve() override;
+  void fail(const absl::Status& because) override;
+  void forget_image() override { lane_images_.reset(); }
+  absl::StatusOr<std::vector<std::span<std::byte>>> load(std::string_view head) override;
+  void go_on_from_image() override;
   void refill_budgets();
   void watch_workers();
   bool try_again();
@@ -169,7 +185,6 @@ class Server : private ShardHost {
   RegionDesk region_desk_;
   Shards shards_;
   Opening opening_;
-  bool has_resumed_ = false;  ///< lanes know the clock that the job goes on from
   base::Decompressor decompressor_;
   // The answers to one message. They are members so that their memory stays.
   Homes::Answers key_answers_;
@@ -191,9 +206,10 @@ class Server : private ShardHost {
   bool waits_for_reader_ = false;  ///< there are announcements for somebody who does not read
   bool dropped_ = false;           ///< a peer was dropped, in this poll()
   transport::TimePoint serves_since_ = transport::TimePoint::min();  ///< if it is one of many copies
-  std::uint32_t left_ = 0;         ///< workers that said goodbye, or were let go
-  absl::Status lost_;              ///< why the first worker without a goodbye was let go
-  consistency::Clock ended_ = -1;  ///< the newest clock whose iteration a worker has ended
+  Progress progress_;
+  absl::Status lost_;                        ///< why the first worker without a goodbye was let go
+  std::shared_ptr<LaneImages> lane_images_;  ///< that are being written, for a copy that joins
+  std::vector<std::shared_ptr<const std::string>> images_of_lanes_;  ///< of an image that is being loaded
   std::function<void(std::uint32_t)> wake_lane_;
   absl::Status status_;
 };

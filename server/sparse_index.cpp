@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <cassert>
+#include <utility>
 
 #include "base/return_if_error.hpp"
+#include "server/image_bytes.hpp"
 
 namespace verbena::server {
 
@@ -208,6 +210,27 @@ absl::Status SparseIndex::double_directory() {
   ++depth_;
   memory_.publish_directory();
   return absl::OkStatus();
+}
+
+void SparseIndex::write_image(ImageWriter& out) const {
+  out.put(depth_);
+  out.put(keys_);
+  out.put(std::uint64_t{segments_});
+  out.put_all(keys_of_);
+}
+
+bool SparseIndex::read_image(ImageReader& in, std::span<std::uint64_t> directory,
+                             std::vector<IndexSegment*> segments) {
+  depth_ = in.get<std::uint32_t>();
+  keys_ = in.get<std::uint64_t>();
+  segments_ = in.get<std::uint64_t>();
+  keys_of_ = in.get_all<std::uint32_t>();
+  if (!in.is_good() || keys_of_.size() > segments.size() || directory.size() != std::size_t{1} << depth_)
+    return false;
+  directory_ = directory;
+  segment_at_ = std::move(segments);
+  segment_at_.resize(keys_of_.size());
+  return true;
 }
 
 }  // namespace verbena::server

@@ -21,6 +21,9 @@
 
 namespace verbena::server {
 
+class ImageReader;
+class ImageWriter;
+
 class SparseIndex {
  public:
   /// Where an index and its rows lie: memory that workers read.
@@ -77,6 +80,13 @@ class SparseIndex {
   void prefetch(const protocol::KeyHash& hash) const {
     base::prefetch_to_read(&segment_of(hash).buckets[hash.bucket()]);  // seldom is it in the next one
   }
+
+  // For images (image.hpp): what is not in the memory.
+  void write_image(ImageWriter& out) const;
+  /// False: it is none. `directory`: the newest; `segments`: all that there are, by number. Their memory may
+  /// be filled later.
+  bool read_image(ImageReader& in, std::span<std::uint64_t> directory,
+                  std::vector<protocol::IndexSegment*> segments);
 
   [[nodiscard]] std::uint64_t keys() const { return keys_; }
   [[nodiscard]] std::size_t segments() const { return segments_; }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
+#include "server/image_bytes.hpp"
 
 namespace verbena::server {
 
@@ -72,8 +73,7 @@ absl::StatusOr<RegionDesk::Order*> SparsePart::take(Spare& spare, RegionKind kin
 
 absl::StatusOr<SparseIndex::Memory::NewSegment> SparsePart::add_segment() {
   const auto numbered = [&](std::uint32_t number) {
-    const std::uint32_t in_region = number & ((1U << shape_.segments_shift) - 1);
-    return NewSegment{.number = number, .memory = segments_[number >> shape_.segments_shift] + in_region};
+    return NewSegment{.number = number, .memory = segment(number)};
   };
   if (!free_segments_.empty()) {
     const NewSegment again = numbered(free_segments_.back());
@@ -81,14 +81,17 @@ absl::StatusOr<SparseIndex::Memory::NewSegment> SparsePart::add_segment() {
     std::ranges::fill(again.memory->buckets, protocol::IndexBucket{});
     return again;
   }
-  if (next_segment_ >> shape_.segments_shift == segments_.size()) {
-    const auto number = static_cast<std::uint32_t>(segments_.size());
-    const auto taken = take(spare_segments_, RegionKind::kSegments, number);
-    if (!taken.ok()) return taken.status();
-    segments_.push_back(reinterpret_cast<protocol::IndexSegment*>((*taken)->memory));
-    order(spare_segments_, RegionKind::kSegments, number + 1);
-  }
+  if (next_segment_ >> shape_.segments_shift == segments_.size()) RETURN_IF_ERROR(add_segment_region());
   return numbered(next_segment_++);
+}
+
+absl::Status SparsePart::add_segment_region() {
+  const auto number = static_cast<std::uint32_t>(segments_.size());
+  const auto taken = take(spare_segments_, RegionKind::kSegments, number);
+  if (!taken.ok()) return taken.status();
+  segments_.push_back(reinterpret_cast<protocol::IndexSegment*>((*taken)->memory));
+  order(spare_segments_, RegionKind::kSegments, number + 1);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::span<std::uint64_t>> SparsePart::add_directory(std::size_t entries) {
@@ -133,14 +136,17 @@ absl::StatusOr<Row> SparsePart::add(const KeyHash& hash, Key key, std::uint32_t 
 /// It stays there until it is used.
 absl::StatusOr<Row> SparsePart::take_row() {
   if (!free_rows_.empty()) return free_rows_.back();
-  if (next_row_ == rows_.capacity()) {
-    const auto taken = take(spare_rows_, RegionKind::kRows, row_regions_);
-    if (!taken.ok()) return taken.status();
-    rows_.add_chunk((*taken)->chunk);
-    ++row_regions_;
-    if (rows_.capacity() < shape_.most_rows) order(spare_rows_, RegionKind::kRows, row_regions_);
-  }
+  if (next_row_ == rows_.capacity()) RETURN_IF_ERROR(add_row_region());
   return Row{next_row_};
+}
+
+absl::Status SparsePart::add_row_region() {
+  const auto taken = take(spare_rows_, RegionKind::kRows, row_regions_);
+  if (!taken.ok()) return taken.status();
+  rows_.add_chunk((*taken)->chunk);
+  ++row_regions_;
+  if (rows_.capacity() < shape_.most_rows) order(spare_rows_, RegionKind::kRows, row_regions_);
+  return absl::OkStatus();
 }
 
 void SparsePart::clear_books(Row row) const {
@@ -195,6 +201,86 @@ TableMemory SparsePart::memory() const {
   memory.index_bytes =
       next_segment_ * sizeof(protocol::IndexSegment) + protocol::kRootBytes + words * sizeof(std::uint64_t);
   return memory;
+}
+
+namespace {
+
+struct GoneRow {
+  std::uint64_t row = 0;
+  Key key = kNoKey;
+};
+
+/// `numbers` are all smaller than `end`.
+template <class Number>
+bool are_below(const std::vector<Number>& numbers, std::uint64_t end) {
+  return std::all_of(numbers.begin(), numbers.end(),
+                     [&](Number number) { return static_cast<std::uint64_t>(number) < end; });
+}
+
+}  // namespace
+
+void SparsePart::write_image(ImageWriter& out) const {
+  out.put(next_row_);
+  out.put(next_segment_);
+  out.put(depth_);
+  out.put(refused_);
+  out.put_all(free_rows_);
+  std::vector<GoneRow> gone;
+  for (const auto& [row, key] : gone_rows_) gone.push_back({row, key});
+  std::ranges::sort(gone, {}, &GoneRow::row);  // so that copies have the same images
+  out.put_all(gone);
+  out.put_all(free_segments_);
+  out.put_all(admission_counts());
+  index_->write_image(out);
+}
+
+absl::Status SparsePart::read_image(ImageReader& in) {
+  const auto wrong = [] { return absl::InvalidArgumentError("an image of a server: no part of a table"); };
+  next_row_ = in.get<std::uint64_t>();
+  const auto segments = in.get<std::uint32_t>();
+  depth_ = in.get<std::uint32_t>();
+  refused_ = in.get<std::uint64_t>();
+  free_rows_ = in.get_all<Row>();
+  for (const GoneRow& gone : in.get_all<GoneRow>()) gone_rows_.emplace(gone.row, gone.key);
+  free_segments_ = in.get_all<std::uint32_t>();
+  const std::vector<std::byte> counts = in.get_all<std::byte>();
+  if (!in.is_good() || next_row_ >> protocol::kRowBits != 0 || segments == 0 ||
+      segments > protocol::kMaxRegionNumber || depth_ > KeyHash::kSegmentBits ||
+      !are_below(free_rows_, next_row_) || !are_below(free_segments_, segments))
+    return wrong();
+  if (!counts.empty()) RETURN_IF_ERROR(load_admission_counts(counts));
+  is_starting_ = true;  // it is the transport's thread that waits for regions
+  while (rows_.capacity() < next_row_) RETURN_IF_ERROR(add_row_region());
+  while (std::uint64_t{segments_.size()} << shape_.segments_shift < segments)
+    RETURN_IF_ERROR(add_segment_region());
+  next_segment_ = segments;
+  std::span<std::uint64_t> directory;
+  if (depth_ <= protocol::kRootDepth) {
+    directory = std::span(root_ + (std::size_t{1} << depth_), std::size_t{1} << depth_);
+  } else {
+    const auto taken = take(directory_, RegionKind::kDirectory, depth_);
+    if (!taken.ok()) return taken.status();
+    directory = std::span(reinterpret_cast<std::uint64_t*>((*taken)->memory), std::size_t{1} << depth_);
+  }
+  desk_.serve();
+  is_starting_ = false;
+  std::vector<protocol::IndexSegment*> all(segments);
+  for (std::uint32_t number = 0; number < segments; ++number) all[number] = segment(number);
+  return index_->read_image(in, directory, std::move(all)) ? absl::OkStatus() : wrong();
+}
+
+void SparsePart::add_memory(std::vector<std::span<std::byte>>& extents) const {
+  extents.emplace_back(reinterpret_cast<std::byte*>(root_), protocol::kRootBytes);
+  if (depth_ > protocol::kRootDepth)
+    extents.emplace_back(directory_.order.memory, sizeof(std::uint64_t) << depth_);
+  std::uint64_t left = next_segment_;
+  for (protocol::IndexSegment* const region : segments_) {
+    const std::uint64_t here = std::min(left, std::uint64_t{1} << shape_.segments_shift);
+    extents.emplace_back(reinterpret_cast<std::byte*>(region), here * sizeof(protocol::IndexSegment));
+    left -= here;
+  }
+  for (const std::span<std::byte> extent : rows_.memory(next_row_, /*before_bytes=*/sizeof(Key)))
+    extents.push_back(extent);
 }
 
 void SparsePart::free_row(Row row) {

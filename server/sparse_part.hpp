@@ -30,6 +30,9 @@
 
 namespace verbena::server {
 
+class ImageReader;
+class ImageWriter;
+
 /// What a sparse table has that a dense one has not: which rows there are, and what they begin with.
 struct LifeOfRows {
   protocol::InitialValues initial;
@@ -114,6 +117,15 @@ class SparsePart final : private SparseIndex::Memory {
   /// Segments that are not used since the last call.
   [[nodiscard]] std::vector<std::uint32_t> take_retired() { return std::exchange(retired_segments_, {}); }
 
+  // ---- images (image.hpp). Meanwhile no lane uses the part, and workers at most read it.
+  /// All but the memory that add_memory() lists.
+  void write_image(ImageWriter& out) const;
+  /// Becomes the part that has written it, but for that memory, of which it gets as much. REQUIRES: it has no
+  /// keys; the transport's thread. INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+  absl::Status read_image(ImageReader& in);
+  /// The index, and rows that are there.
+  void add_memory(std::vector<std::span<std::byte>>& extents) const;
+
   // For loops over keys that fetch what they will need into the processor's cache.
   /// A row that may be the key's, and probably is.
   [[nodiscard]] std::optional<protocol::Row> probable_row(const protocol::KeyHash& hash) const {
@@ -144,6 +156,11 @@ class SparsePart final : private SparseIndex::Memory {
   absl::StatusOr<protocol::Row> take_row();
   [[nodiscard]] std::uint64_t* key_word(protocol::Row row) const {
     return reinterpret_cast<std::uint64_t*>(rows_.values(row) - sizeof(Key));
+  }
+  absl::Status add_row_region();
+  absl::Status add_segment_region();
+  [[nodiscard]] protocol::IndexSegment* segment(std::uint32_t number) const {
+    return segments_[number >> shape_.segments_shift] + (number & ((1U << shape_.segments_shift) - 1));
   }
   void clear_books(protocol::Row row) const;
 

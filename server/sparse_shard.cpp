@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
+#include "server/image_bytes.hpp"
 
 namespace verbena::server {
 
@@ -85,6 +86,20 @@ absl::StatusOr<std::unique_ptr<SparseShard>> SparseShard::create(
     RETURN_IF_ERROR(shard->parts_.back()->start());
   }
   return shard;
+}
+
+std::vector<std::span<std::byte>> SparseShard::memory() const {
+  std::vector<std::span<std::byte>> extents;
+  for (const std::unique_ptr<SparsePart>& part : parts_) part->add_memory(extents);
+  return extents;
+}
+
+absl::Status SparseShard::read_part(std::uint32_t lane, std::string_view part) {
+  ImageReader in(part);
+  RETURN_IF_ERROR(parts_[lane]->read_image(in));
+  if (in.ends_well()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("an image of a server: its part of table \"{}\" has another length", table.name));
 }
 
 std::uint64_t SparseShard::items_of(RegionKind kind, std::uint32_t number) const {

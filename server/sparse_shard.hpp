@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -39,6 +41,9 @@ class SparseShard final : public FixedShard {
   [[nodiscard]] LanePart part(std::uint32_t lane) const override {
     return {.rows = &parts_[lane]->rows(), .sparse = parts_[lane].get()};
   }
+
+  [[nodiscard]] std::vector<std::span<std::byte>> memory() const override;
+  absl::Status read_part(std::uint32_t lane, std::string_view part) override;
 
   /// Carries out an order of one of its parts. The caller then has the newest region announced to all
   /// workers that have opened the table, and does not wait until they have heard of it.

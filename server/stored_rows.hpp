@@ -2,9 +2,11 @@
 // as many rows. A dense table is one chunk. A sparse table gets one after the other; none of them moves.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/prefetch.hpp"
@@ -74,6 +76,21 @@ class StoredRows {
   [[nodiscard]] std::uint32_t& step_of(protocol::Row row) const { return chunk(row).step_of[place(row)]; }
   [[nodiscard]] protocol::RowUse& use(protocol::Row row) const { return chunk(row).uses[place(row)]; }
   [[nodiscard]] const Strides& strides() const { return strides_; }
+  /// The memory of so many rows: their values, each with `before_bytes` before it, what their rules keep, and
+  /// when they were used. (What else is kept beside rows is about workers, or about the moment.)
+  [[nodiscard]] std::vector<std::span<std::byte>> memory(std::uint64_t rows, std::size_t before_bytes) const {
+    std::vector<std::span<std::byte>> extents;
+    for (const Chunk& chunk : chunks_) {
+      const std::uint64_t here = shift_ == kOneChunk ? rows : std::min(rows, std::uint64_t{1} << shift_);
+      if (here == 0) break;
+      extents.emplace_back(chunk.values - before_bytes, here * strides_.row_bytes);
+      if (chunk.states != nullptr) extents.emplace_back(chunk.states, here * strides_.state_bytes);
+      if (chunk.uses != nullptr)
+        extents.emplace_back(reinterpret_cast<std::byte*>(chunk.uses), here * sizeof(protocol::RowUse));
+      rows -= here;
+    }
+    return extents;
+  }
   /// What so many rows take.
   void count_bytes(TableMemory& memory, std::uint64_t rows) const {
     memory.value_bytes = rows * strides_.row_bytes;

@@ -71,7 +71,8 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
   const Role role{.job = job,
                   .rank = options.rank,
                   .addresses = addresses.has_value() ? &*addresses : nullptr,
-                  .stop_word = stop_word ? &stop_word->word() : nullptr};
+                  .stop_word = stop_word ? &stop_word->word() : nullptr,
+                  .joins = options.letter.joins};
   std::atomic<bool> stop = false;
   absl::StatusOr<ProcessJobs> jobs = make_jobs(role, outlet, stop);
   if (!jobs.ok()) return fail(jobs.status());

@@ -16,7 +16,7 @@ struct ChildHistory {
   bool killed = false;            ///< by us
   bool reported_failure = false;  ///< it has said itself why it fails
   bool must_finish = false;       ///< it is a worker, and a user's own program
-  bool finished = false;          ///< its worker has said that it has left the job
+  bool finished = false;  ///< its worker has said that it has left the job; a copy of a server: ended well
 };
 
 /// "was killed by SIGKILL", "ended with status 3"

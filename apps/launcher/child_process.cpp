@@ -71,21 +71,21 @@ absl::Status cannot_start(const std::string& name, int error) {
 }  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::vector<std::string>& arguments,
-                                                 int rendezvous, const std::optional<job::ProgramRole>& role,
-                                                 int stop_word) {
+                                                 job::LaunchLetter letter_to_it) {
   std::array<int, 2> ends = {};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     const int error = errno;
     return cannot_start(name, error);
   }
-  const absl::StatusOr<int> letter = job::write_letter(
-      {.report_to = ends[1], .rendezvous = rendezvous, .stop_word = stop_word, .program = role});
+  letter_to_it.report_to = ends[1];
+  const bool is_program = letter_to_it.program.has_value();
+  const absl::StatusOr<int> letter = job::write_letter(letter_to_it);
   if (!letter.ok()) {
     for (const int end : ends) ::close(end);
     return letter.status();
   }
   std::vector<std::string> all;
-  if (!role) all.emplace_back("verbena");
+  if (!is_program) all.emplace_back("verbena");
   all.insert(all.end(), arguments.begin(), arguments.end());
   const std::vector<char*> pointers = pointers_to(all);
   std::vector<std::string> variables = environment_with_letter(*letter);
@@ -94,10 +94,10 @@ absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::ve
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    for (const int inherited : {ends[1], rendezvous, stop_word}) {
+    for (const int inherited : {ends[1], letter_to_it.rendezvous, letter_to_it.stop_word}) {
       if (inherited >= 0) ::fcntl(inherited, F_SETFD, 0);
     }
-    if (!role) become(parent, *letter, pointers.data(), nullptr);
+    if (!is_program) become(parent, *letter, pointers.data(), nullptr);
     ::fcntl(*letter, F_SETFD, 0);
     become(parent, ::open("/dev/null", O_RDONLY | O_CLOEXEC), pointers.data(), environment.data());
   }

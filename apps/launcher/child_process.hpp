@@ -19,15 +19,12 @@ namespace verbena::apps {
 /// descriptors.
 class ChildProcess {
  public:
-  /// Runs this program with `arguments`. A letter (job::take_letter()) gives it a pipe to report to and, if
-  /// they are not negative, `rendezvous`, its end of a rendezvous, and `stop_word`, a SharedWord. With a role
-  /// it runs arguments[0] instead, the user's own program, without a standard input; that program finds the
-  /// letter through its environment. The thread that calls it must live as long as the process, which is
-  /// killed when the thread ends.
+  /// Runs this program with `arguments`. It gets `letter` (job::take_letter()), completed with a pipe to
+  /// report to, and inherits the descriptors in it. With a role for a user's own program in it that is run
+  /// instead, arguments[0], without a standard input; it finds the letter through its environment. The thread
+  /// that calls it must live as long as the process, which is killed when the thread ends.
   static absl::StatusOr<ChildProcess> start(std::string name, const std::vector<std::string>& arguments,
-                                            int rendezvous = -1,
-                                            const std::optional<job::ProgramRole>& role = std::nullopt,
-                                            int stop_word = -1);
+                                            job::LaunchLetter letter);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
   ~ChildProcess();  ///< kills it if it still runs

@@ -19,6 +19,8 @@ namespace {
 
 constexpr auto kPoliteness = std::chrono::milliseconds(1500);  // from SIGTERM to SIGKILL
 constexpr int kTickMs = 1000;
+/// Copies of a server that fail to join, one after the other, before no other one is started.
+constexpr std::uint32_t kMostFailedToJoin = 3;
 
 }  // namespace
 
@@ -28,7 +30,10 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
   while (any_running(false)) {
     wait(signals);
     if (absl::Status status = rendezvous_->serve(); !status.ok()) fail(Cause::kOwnError, std::move(status));
-    if (succession_ != nullptr) succession_->poll([&](const auto& suspect) { end_suspect(suspect); });
+    if (succession_ != nullptr) {
+      succession_->poll([&](const auto& suspect) { end_suspect(suspect); },
+                        [&](const auto& copy) { on_joined(copy); });
+    }
     while (const std::optional<int> number = signals.take()) on_signal(*number);
     for (Child& child : children_) {
       if (!child.process.running()) continue;
@@ -91,17 +96,28 @@ absl::Status Launcher::start(const std::vector<Command>& commands) {
   }
   rendezvous_.emplace(static_cast<std::uint32_t>(commands.size()), *std::move(secret));
   for (const Command& command : commands) {
-    const absl::StatusOr<int> seat = rendezvous_->add();
-    if (!seat.ok()) return seat.status();
-    absl::StatusOr<ChildProcess> process = ChildProcess::start(
-        command.name, command.arguments, *seat, command.role, stop_word_ ? stop_word_->descriptor() : -1);
-    ::close(*seat);
-    if (!process.ok()) return process.status();
-    children_.push_back({.process = *std::move(process),
-                         .server = command.server,
-                         .copy = command.copy,
-                         .history = {.must_finish = command.role.has_value()}});
+    if (absl::Status status = start(command, /*joins=*/false); !status.ok()) return status;
+    if (command.copy) next_copy_ = std::max(next_copy_, command.copy->copy + 1);
   }
+  return absl::OkStatus();
+}
+
+absl::Status Launcher::start(const Command& command, bool joins) {
+  const absl::StatusOr<int> seat = rendezvous_->add();
+  if (!seat.ok()) return seat.status();
+  absl::StatusOr<ChildProcess> process =
+      ChildProcess::start(command.name, command.arguments,
+                          {.rendezvous = *seat,
+                           .stop_word = stop_word_ ? stop_word_->descriptor() : -1,
+                           .joins = joins,
+                           .program = command.role});
+  ::close(*seat);
+  if (!process.ok()) return process.status();
+  children_.push_back({.process = *std::move(process),
+                       .server = command.server,
+                       .copy = command.copy,
+                       .joins = joins,
+                       .history = {.must_finish = command.role.has_value()}});
   return absl::OkStatus();
 }
 
@@ -132,6 +148,15 @@ void Launcher::ask_workers_to_save() {
 }
 
 void Launcher::on_line(Child& child, std::string_view line) {
+  if (child.joins) {  // the run does without it
+    const absl::StatusOr<job::ChildMessage> said = job::decode(line);
+    const auto* const failure = said.ok() ? std::get_if<job::FailedMessage>(&*said) : nullptr;
+    if (failure != nullptr && !child.history.asked_to_end) {
+      monitor_.print(fmt::format("{} cannot join: {}", child.process.name(),
+                                 std::string(base::printable(failure->status).message())));
+    }
+    return;
+  }
   const std::optional<job::ChildMessage> message = monitor_.hear(child.process.name(), line);
   if (message && std::holds_alternative<job::FailedMessage>(*message)) child.history.reported_failure = true;
   if (message && std::holds_alternative<job::FinishedMessage>(*message)) child.history.finished = true;
@@ -150,23 +175,73 @@ void Launcher::end_suspect(const cluster::Controller::Suspect& suspect) {
   }
 }
 
-/// The child was killed, and a copy of it goes on.
+/// The child was killed, and a copy of it goes on; or it was to join, and the others go on without it.
 bool Launcher::is_replaced(Child& child, int wait_status) {
-  if (!child.copy || !WIFSIGNALED(wait_status) || stopping_ || signal_ != 0) return false;
+  if (!child.copy || child.history.killed || stopping_ || signal_ != 0) return false;
+  if (!child.joins && !WIFSIGNALED(wait_status)) return false;
+  const std::uint32_t server = child.copy->server;
   const absl::StatusOr<std::string> next = succession_->remove(*child.copy);
-  if (!next.ok()) return false;
-  monitor_.fail_over(fmt::format("{} {}: {}", child.process.name(), describe_end(wait_status), *next));
+  if (absl::IsDataLoss(next.status())) return false;
+  if (child.joins) {
+    ++failed_to_join_[server];
+    monitor_.print(fmt::format("{} {} before it had what the others have", child.process.name(),
+                               describe_end(wait_status)));
+  } else if (!next.ok()) {
+    return false;
+  } else {
+    monitor_.fail_over(fmt::format("{} {}: {}", child.process.name(), describe_end(wait_status), *next));
+  }
+  replace(server);
   return true;
 }
 
+/// Starts another copy, so that the server survives as many deaths as before.
+void Launcher::replace(std::uint32_t server) {
+  if (!new_copy_ || !any_running(true)) return;
+  if (failed_to_join_[server] >= kMostFailedToJoin) {
+    if (failed_to_join_[server] == kMostFailedToJoin) {
+      monitor_.print(fmt::format(
+          "server {} gets no other copy: {} in a row have failed to join; why each did stands above", server,
+          kMostFailedToJoin));
+    }
+    return;
+  }
+  const Command command = new_copy_({.server = server, .copy = next_copy_++});
+  if (const absl::Status status = start(command, /*joins=*/true); !status.ok()) {
+    monitor_.print(fmt::format("server {} gets no other copy: {}", server, std::string(status.message())));
+  }
+}
+
+void Launcher::on_joined(const Succession::Copy& copy) {
+  for (Child& child : children_) {
+    if (!child.copy || *child.copy != copy) continue;
+    child.joins = false;
+    failed_to_join_[copy.server] = 0;
+    monitor_.note_joined(fmt::format("{} has all that server {} has, and can take its place",
+                                     child.process.name(), copy.server));
+  }
+}
+
+/// Workers have ended: nobody needs them any more, and who does not know them cannot tell them so.
+void Launcher::end_those_that_join() {
+  for (Child& child : children_) {
+    if (!child.joins || !child.process.running()) continue;
+    child.process.signal(SIGKILL);
+    child.history.asked_to_end = child.history.killed = true;
+  }
+}
+
 void Launcher::on_end(Child& child, int wait_status) {
+  child.history.finished |= child.copy && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kExitOk;
   if (is_replaced(child, wait_status)) return;
+  if (child.joins) return;  // nobody needs it any more
   std::optional<job::FailedMessage> failed =
       judge_end(child.process.name(), wait_status, child.history, memory_kills_before_);
   if (failed) fail(*failed->cause, std::move(failed->status));
   // It has not saved: it had not even begun.
   if (signal_ != 0 && WIFSIGNALED(wait_status)) stop_all();
   if (stopping_ || any_running(true)) return;
+  end_those_that_join();
   deadline_ = Clock::now() + RunMonitor::kServersPatience;
   if (signal_ != 0) stop_all();  // some workers may have ended before a server knew them
 }
@@ -174,7 +249,7 @@ void Launcher::on_end(Child& child, int wait_status) {
 void Launcher::check_deadline() {
   if (Clock::now() < deadline_) return;
   for (const Child& child : children_) {
-    if (!stopping_ && child.process.running()) {
+    if (!stopping_ && child.process.running() && !is_left_over(child)) {
       monitor_.fail_still_running(child.process.name());
       stop_all();
       return;
@@ -186,6 +261,14 @@ void Launcher::check_deadline() {
     child.process.signal(SIGKILL);
     child.history.killed = true;
   }
+}
+
+/// Another copy of its server has ended as it should. The one before this one may have died before it could
+/// dismiss it.
+bool Launcher::is_left_over(const Child& child) const {
+  return child.copy && std::any_of(children_.begin(), children_.end(), [&](const Child& other) {
+           return other.copy && other.copy->server == child.copy->server && other.history.finished;
+         });
 }
 
 void Launcher::fail(Cause cause, absl::Status status) {

@@ -1,10 +1,14 @@
 // Starts the processes of a run, listens to them, and ends them all when one of them fails.
 #pragma once
 
+#include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,11 +34,14 @@ class Launcher {
     std::optional<job::ProgramRole> role = std::nullopt;  ///< as for ChildProcess::start()
     std::optional<Succession::Copy> copy = std::nullopt;  ///< of a server that has others
   };
+  /// Of another copy of a server: with this number, which none had before.
+  using NewCopy = std::function<Command(const Succession::Copy&)>;
 
   /// `saves_first`: after a signal workers go on until what they train is saved, however long that takes, and
   /// then end by themselves. A second signal ends them as usual.
-  explicit Launcher(RunMonitor& monitor, bool saves_first = false)
-      : monitor_(monitor), saves_first_(saves_first) {}
+  /// `new_copy`: the command of a copy that takes the place of one that has died; none: no copy does.
+  explicit Launcher(RunMonitor& monitor, bool saves_first = false, NewCopy new_copy = {})
+      : monitor_(monitor), saves_first_(saves_first), new_copy_(std::move(new_copy)) {}
 
   /// Starts all commands, in the order of their ranks at the rendezvous, and waits until the processes have
   /// ended. Whatever happens, none of them is left when it returns: when one has failed, the others are asked
@@ -55,12 +62,18 @@ class Launcher {
     ChildProcess process;
     bool server = false;
     std::optional<Succession::Copy> copy;
+    bool joins = false;  ///< the copy has not got all that the others have
     ChildHistory history = {};
   };
 
   absl::Status start(const std::vector<Command>& commands);
+  absl::Status start(const Command& command, bool joins);
   void end_suspect(const cluster::Controller::Suspect& suspect);
   [[nodiscard]] bool is_replaced(Child& child, int wait_status);
+  void replace(std::uint32_t server);
+  void on_joined(const Succession::Copy& copy);
+  void end_those_that_join();
+  [[nodiscard]] bool is_left_over(const Child& child) const;
   void wait(const StopSignals& signals);
   [[nodiscard]] int poll_timeout_ms() const;
   void on_signal(int number);
@@ -75,10 +88,13 @@ class Launcher {
 
   RunMonitor& monitor_;
   const bool saves_first_;
+  const NewCopy new_copy_;
   std::optional<SharedWord> stop_word_;       ///< if `saves_first_`: for StopAgreement
   std::optional<job::RunSecret> run_secret_;  ///< nullopt: `verbena table` cannot look into this run
   std::optional<job::RendezvousHost> rendezvous_;
-  std::unique_ptr<Succession> succession_;  ///< nullptr: servers have no copies
+  std::unique_ptr<Succession> succession_;                 ///< nullptr: servers have no copies
+  std::uint32_t next_copy_ = 0;                            ///< the number of the next one that joins
+  std::map<std::uint32_t, std::uint32_t> failed_to_join_;  ///< by server: how many, one after the other
   std::deque<Child> children_;
   const MemoryKills memory_kills_before_ = count_memory_kills();
   bool stopping_ = false;

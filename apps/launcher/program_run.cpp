@@ -134,8 +134,8 @@ class ProgramUnderCluster {
     const absl::StatusOr<int> seat = rendezvous.add();
     if (!seat.ok()) return seat.status();
     const std::uint32_t node = role.own_server.value_or(role.rank % role.job.servers);
-    absl::StatusOr<ChildProcess> child =
-        ChildProcess::start("the program", words, *seat, role_of(role.job, role.rank, node));
+    absl::StatusOr<ChildProcess> child = ChildProcess::start(
+        "the program", words, {.rendezvous = *seat, .program = role_of(role.job, role.rank, node)});
     ::close(*seat);
     if (!child.ok()) return child.status();
     std::optional<int> end;

@@ -53,6 +53,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .outlives_workers = job.outlives_workers,
                                          .silence_timeout_ms = job.silence_timeout_ms,
                                          .configuration = configuration,
+                                         .joins = role.joins,
                                          .threads = job.chosen_server_threads(),
                                          .lanes = job.chosen_lanes(),
                                          .push_budget_mb_per_s = job.budget_mb_per_s});
@@ -60,6 +61,10 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
   if (role.addresses != nullptr) {
     const std::string own = transport.listening_address();
     RETURN_IF_ERROR(job::check_can_be_found(own));
+    if (role.joins) configuration->join(role.rank % job.servers, role.rank / job.servers, own);
+  }
+  if (role.addresses != nullptr && !role.joins) {
+    const std::string own = transport.listening_address();
     const absl::StatusOr<std::vector<std::string>> met = role.addresses->addresses(own, stop);
     if (!met.ok()) return met.status();
     if (configuration != nullptr) configuration->propose(first_configuration(job, *met));

@@ -29,6 +29,7 @@ struct Role {
   /// Where the job's workers agree after which iteration they save and end when they are asked to stop: the
   /// process has then all the time that this takes. nullptr: it ends at once.
   std::atomic<std::uint64_t>* stop_word = nullptr;
+  bool joins = false;  ///< a server's copy joins a job that runs
 };
 
 /// The jobs for run_jobs(). The arguments must outlive the jobs; `stop` is the flag that run_jobs() sets.

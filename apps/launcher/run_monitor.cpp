@@ -86,6 +86,11 @@ void RunMonitor::fail_over(std::string_view what) {
   if (metrics_ != nullptr) metrics_->write(failover_json(what, elapsed_seconds()));
 }
 
+void RunMonitor::note_joined(std::string_view what) {
+  display_.print(what);
+  if (metrics_ != nullptr) metrics_->write(join_json(what, elapsed_seconds()));
+}
+
 void RunMonitor::go_back(std::int64_t after_iteration, std::string_view why) {
   cause_ = Cause::kNone;
   failure_ = absl::OkStatus();

@@ -45,6 +45,8 @@ class RunMonitor {
   void finish() { display_.finish(); }
   /// A copy of a server has died, and others go on. `what`: who, and how, for people.
   void fail_over(std::string_view what);
+  /// A copy of a server has joined. `what`: which, for people.
+  void note_joined(std::string_view what);
   /// The processes have ended, because of `why`, and others go on after this iteration (0: at the beginning):
   /// forgets the failure, and what the training was found to be after that. REQUIRES: finish() was called.
   void go_back(std::int64_t after_iteration, std::string_view why);

@@ -45,8 +45,10 @@ int Succession::timeout_ms(int most_ms) const {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, most_ms));
 }
 
-void Succession::poll(const std::function<void(const cluster::Controller::Suspect&)>& end) {
+void Succession::poll(const std::function<void(const cluster::Controller::Suspect&)>& end,
+                      const std::function<void(const Copy&)>& joined) {
   server_->poll(now());
+  for (const Copy& copy : controller_.take_joined(now())) joined(copy);
   for (const cluster::Controller::Suspect& suspect : controller_.take_suspects(now())) end(suspect);
 }
 

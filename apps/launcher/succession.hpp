@@ -34,8 +34,10 @@ class Succession {
   void add_descriptors(std::vector<pollfd>& wanted) const { server_->add_descriptors(wanted); }
   /// Milliseconds until poll() has something to do, at most `most_ms`.
   [[nodiscard]] int timeout_ms(int most_ms) const;
-  /// Serves processes. `end`: is told of each that others suspect, and that is to be ended.
-  void poll(const std::function<void(const cluster::Controller::Suspect&)>& end);
+  /// Serves processes. `end`: is told of each that others suspect, and that is to be ended; `joined`: of each
+  /// that was joining, and has all that the others have.
+  void poll(const std::function<void(const cluster::Controller::Suspect&)>& end,
+            const std::function<void(const Copy&)>& joined);
 
   /// The copy's process has ended, and was reaped. Returns what follows from that, for people. Errors:
   /// Controller::remove().

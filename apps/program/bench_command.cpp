@@ -134,7 +134,7 @@ class OtherSide {
       return absl::ErrnoToStatus(errno, "no socket to the other side can be made");
     }
     const absl::Status told = job::hand_over(*options.transport.secret, ends[0]);
-    auto process = ChildProcess::start("the other side", arguments(options, listen), ends[1]);
+    auto process = ChildProcess::start("the other side", arguments(options, listen), {.rendezvous = ends[1]});
     for (const int end : ends) ::close(end);  // the other side can still read what was sent
     if (!told.ok()) return told;
     if (!process.ok()) return process.status();

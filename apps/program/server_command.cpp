@@ -15,7 +15,7 @@ namespace {
 
 int run_server(ChildOptions options, const job::LaunchLetter& letter) {
   options.letter = letter;
-  if (options.rank >= options.job.server_processes()) {
+  if (!letter.joins && options.rank >= options.job.server_processes()) {
     return report_error(
         absl::InvalidArgumentError("--server-rank counts from 0: it must be less than --servers " +
                                    std::to_string(options.job.servers)));

@@ -54,6 +54,10 @@ nlohmann::json failover_json(std::string_view what, double elapsed_seconds) {
       {"schema", kMetricsSchema}, {"kind", "failover"}, {"what", what}, {"elapsed_seconds", elapsed_seconds}};
 }
 
+nlohmann::json join_json(std::string_view what, double elapsed_seconds) {
+  return {{"schema", kMetricsSchema}, {"kind", "join"}, {"what", what}, {"elapsed_seconds", elapsed_seconds}};
+}
+
 nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
                             double elapsed_seconds) {
   return {{"schema", kMetricsSchema},

@@ -24,6 +24,8 @@ nlohmann::json start_json(const RunSettings& settings, const std::string& versio
 nlohmann::json iteration_json(const IterationRecord& record);
 /// `what`: which copy of a server has died, and how.
 nlohmann::json failover_json(std::string_view what, double elapsed_seconds);
+/// `what`: which copy of a server can take its place from now on.
+nlohmann::json join_json(std::string_view what, double elapsed_seconds);
 /// `restart` counts from 1; `why`: who has died, and how.
 nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
                             double elapsed_seconds);

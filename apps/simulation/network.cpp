@@ -450,7 +450,10 @@ void Network::close(const std::shared_ptr<Link>& link, std::uint8_t side) {
   });
   end.held.clear();
   end.mapped.clear();
-  end.grants.clear();
+  // The other side may still map what it was granted: see SimulatedConnection::locate().
+  if (link->ends[1 - side].connection == nullptr) {
+    for (End& each : link->ends) each.grants.clear();
+  }
   end.connection = nullptr;
   end.node = nullptr;
   const TimePoint leaves =

@@ -80,10 +80,13 @@ std::byte* SimulatedConnection::mapped_in_place(const RemoteDescriptor& remote) 
 
 std::byte* SimulatedConnection::locate(const RemoteDescriptor& remote, bool in_place) {
   const std::lock_guard lock(network_.mutex_);
-  if (!network_.options_.mapped || end().failed) return nullptr;
+  if (!network_.options_.mapped || !status_.ok()) return nullptr;
   for (const Grant& grant : link_->ends[1 - side_].grants) {
     if (grant.key != remote.key || (in_place && !grant.in_place)) continue;
-    if (!grant.memory->alive || !allows(grant.memory->access, Access::kRemoteRead) ||
+    // What a process has granted before it died can be mapped as long as nobody has noticed its death: over
+    // shared memory, pages live until the last one lets go of them.
+    const bool is_there = grant.memory->alive || link_->broken;
+    if (!is_there || !allows(grant.memory->access, Access::kRemoteRead) ||
         !grant.memory->holds(remote.address, remote.length_bytes)) {
       return nullptr;
     }

@@ -43,6 +43,8 @@ struct ServerOptions {
   /// For this project's own programs: where to learn which copies each server has. Then `address` is that of
   /// this copy, as configurations name it. nullptr: each server has one copy.
   std::shared_ptr<cluster::ConfigurationSource> configuration = nullptr;
+  /// This copy joins a job that runs, and has nothing yet. REQUIRES: `configuration`
+  bool joins = false;
   // --- performance
   /// 1: one thread does everything, which is best if workers need the cores. n: one thread receives and
   /// sends, n − 1 threads apply updates.

@@ -34,6 +34,7 @@ class SharedConfiguration {
     const std::lock_guard lock(mutex_);
     configuration_ = configuration;
   }
+  std::atomic<bool> has_joined = false;  ///< a copy has said so
   [[nodiscard]] cluster::Configuration get() const {
     const std::lock_guard lock(mutex_);
     return configuration_;
@@ -46,7 +47,7 @@ class SharedConfiguration {
 
 class SharedSource final : public cluster::ConfigurationSource {
  public:
-  explicit SharedSource(const SharedConfiguration& shared) : shared_(shared) {}
+  explicit SharedSource(SharedConfiguration& shared) : shared_(shared) {}
   [[nodiscard]] const cluster::Configuration& newest() const override { return newest_; }
   void poll(transport::TimePoint now) override {
     next_ = now + std::chrono::milliseconds(1);
@@ -55,19 +56,21 @@ class SharedSource final : public cluster::ConfigurationSource {
   [[nodiscard]] transport::TimePoint next_poll() const override { return next_; }
   void expect_change() override {}
   void suspect(const std::string& /*address*/, const std::string& /*why*/) override {}
+  void has_joined(const std::string& /*address*/) override { shared_.has_joined = true; }
 
  private:
-  const SharedConfiguration& shared_;
+  SharedConfiguration& shared_;
   cluster::Configuration newest_;
   transport::TimePoint next_ = transport::TimePoint::min();
 };
 
 /// A copy of server 0 of 1, in a thread, with lanes in threads of their own.
 struct ServerCopy {
-  ServerCopy(const SharedConfiguration& shared, std::string at) : address(std::move(at)) {
+  ServerCopy(SharedConfiguration& shared, std::string at, bool joins = false) : address(std::move(at)) {
     ServerOptions options{.address = address,
                           .workers = kCopiedWorkers,
                           .configuration = std::make_shared<SharedSource>(shared),
+                          .joins = joins,
                           .threads = 3,
                           .lanes = 2};
     thread = std::thread([this, options] { status = run_server(options, stop); });
@@ -143,31 +146,61 @@ class CopiesTest : public ::testing::TestWithParam<const char*> {
     return absl::OkStatus();
   }
 
+  /// Begins the workers. Each waits, at two thirds of its clocks, for has_changed_.
+  void begin() {
+    for (std::uint32_t rank = 0; rank < kCopiedWorkers; ++rank)
+      workers_.emplace_back([this, rank] { statuses_[rank] = work(rank); });
+  }
+  /// Returns when `done()`, or when it has waited for too long.
+  template <class Done>
+  static void wait_until(const Done& done) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!done() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  /// The workers go on with the last copy, to the end.
+  void end(ServerCopy& last) {
+    shared_.set({.number = shared_.get().number + 1, .servers = {{last.address}}});
+    has_changed_ = true;
+    for (std::thread& worker : workers_) worker.join();
+    for (const absl::Status& status : statuses_) EXPECT_TRUE(status.ok()) << status;
+    last.thread.join();
+    EXPECT_TRUE(last.status.ok()) << last.status;
+    last.thread = std::thread([] {});
+  }
+
   SharedConfiguration shared_;
+  std::vector<absl::Status> statuses_{kCopiedWorkers};
+  std::vector<std::thread> workers_;
   std::atomic<std::int64_t> begun_ = -1;
   std::atomic<bool> has_changed_ = false;
 };
 
 TEST_P(CopiesTest, OneTakesThePlaceOfAServer) {
-  const cluster::Configuration first = shared_.get();
-  auto serving = std::make_unique<ServerCopy>(shared_, first.servers[0][0]);
-  ServerCopy following(shared_, first.servers[0][1]);
-  std::vector<absl::Status> statuses(kCopiedWorkers);
-  std::vector<std::thread> workers;
-  for (std::uint32_t rank = 0; rank < kCopiedWorkers; ++rank)
-    workers.emplace_back([&, rank] { statuses[rank] = work(rank); });
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (begun_ < kCopiedClocks / 3 && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  // It ends before its place is given to another one.
+  const cluster::Configuration::Chain chain = shared_.get().servers[0];
+  auto serving = std::make_unique<ServerCopy>(shared_, chain[0]);
+  ServerCopy following(shared_, chain[1]);
+  begin();
+  wait_until([&] { return begun_ >= kCopiedClocks / 3; });
+  serving.reset();  // before its place is given to another one
+  end(following);
+}
+
+TEST_P(CopiesTest, OneThatHasJoinedTakesThePlaceOfAServer) {
+  const cluster::Configuration::Chain chain = shared_.get().servers[0];
+  shared_.set({.number = 1, .servers = {{chain[0]}}});
+  auto serving = std::make_unique<ServerCopy>(shared_, chain[0]);
+  begin();
+  wait_until([&] { return begun_ >= kCopiedClocks / 4; });
+  ServerCopy joining(shared_, chain[1], /*joins=*/true);
+  wait_until([&] { return begun_ >= kCopiedClocks / 3; });  // so long it is in no configuration
+  shared_.set({.number = 2, .servers = {{chain[0]}}, .joining = {chain[1]}});
+  wait_until([&] { return shared_.has_joined.load(); });
+  EXPECT_TRUE(shared_.has_joined);
+  shared_.set({.number = 3, .servers = {chain}});
+  wait_until([&] { return begun_ >= kCopiedClocks / 2; });
   serving.reset();
-  shared_.set({.number = 2, .servers = {{first.servers[0][1]}}});
-  has_changed_ = true;
-  for (std::thread& worker : workers) worker.join();
-  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
-  following.thread.join();
-  EXPECT_TRUE(following.status.ok()) << following.status;
-  following.thread = std::thread([] {});
+  end(joining);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CopiesTest, ::testing::Values("bsp", "essp:1", "asp"), [](const auto& test) {

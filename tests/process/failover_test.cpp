@@ -97,6 +97,27 @@ TEST_P(FailoverTest, TrainsTheSameModelWhicheverServerDies) {
   EXPECT_GT(killed_, 0) << "all runs were over too soon";
 }
 
+TEST_P(FailoverTest, OtherCopiesJoinAgainAndAgain) {
+  fmt::print("VERBENA_TEST_SEED={}\n", chance_.seed());
+  const std::uint64_t deaths = number_from("VERBENA_TEST_DEATHS", 4);
+  const auto program = start({"--replicas", "1"});
+  ASSERT_TRUE(wait_until_it_trains(*program));
+  std::uint64_t killed = 0;
+  // As soon as all copies are there again.
+  while (killed < deaths && wait_until([&] {
+           return program->times_said("can take its place") >= killed || !alive(program->pid());
+         })) {
+    const std::vector<pid_t> servers = program->children("server");
+    if (!alive(program->pid()) || servers.empty()) break;
+    if (const pid_t victim = servers[chance_.below(servers.size())]; victim > 1) ::kill(victim, SIGKILL);
+    ++killed;
+  }
+  const Ended ended = program->wait();
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_GT(killed, 1U) << "the run was over too soon";
+  EXPECT_EQ(model(), model_);
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, FailoverTest, ::testing::ValuesIn(small_trainings()),
                          [](const auto& training) { return training.param.application; });
 

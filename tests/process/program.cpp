@@ -84,6 +84,13 @@ bool Program::has_said(const std::string& text) const {
   return (read("out") + read("err")).find(text) != std::string::npos;
 }
 
+std::size_t Program::times_said(const std::string& text) const {
+  const std::string said = read("out") + read("err");
+  std::size_t times = 0;
+  for (std::size_t at = said.find(text); at != std::string::npos; at = said.find(text, at + 1)) ++times;
+  return times;
+}
+
 bool Program::wait_for_output(const std::string& text) const {
   return wait_until([&] { return has_said(text); });
 }

@@ -37,6 +37,8 @@ class Program {
   [[nodiscard]] bool wait_for_children(const std::string& subcommand, std::size_t count) const;
   /// Whether standard output or standard error contains `text`.
   [[nodiscard]] bool has_said(const std::string& text) const;
+  /// How often both of them do.
+  [[nodiscard]] std::size_t times_said(const std::string& text) const;
   /// Waits until it has said it. Returns false if that takes too long.
   [[nodiscard]] bool wait_for_output(const std::string& text) const;
   Ended wait();

@@ -71,6 +71,8 @@ class LaneTest : public ::testing::Test {
       }
     }
     lane_->enqueue({.kind = LaneTask::Kind::kOpen, .shard = &*shard_});
+    for (std::uint32_t worker = 0; worker < workers; ++worker)
+      lane_->enqueue({.kind = LaneTask::Kind::kTell, .worker = worker});
   }
 
   void updates(std::uint32_t worker, const std::vector<std::pair<Key, float>>& rows,

@@ -29,6 +29,7 @@ class Configurations::Source final : public cluster::ConfigurationSource {
   }
   void expect_change() override {}
   void suspect(const std::string& /*address*/, const std::string& /*why*/) override {}
+  void has_joined(const std::string& address) override { all_.has_joined(address); }
 
  private:
   Configurations& all_;
@@ -38,13 +39,49 @@ class Configurations::Source final : public cluster::ConfigurationSource {
 };
 
 void Configurations::begin(std::vector<cluster::Configuration::Chain> servers) {
-  all_.push_back({.at = now_(), .configuration = {.number = 1, .servers = std::move(servers)}});
+  waiting_.resize(servers.size());
+  const std::size_t count = servers.size();
+  all_.push_back(
+      {.at = now_(),
+       .configuration = {
+           .number = 1, .servers = std::move(servers), .joining = std::vector<std::string>(count)}});
 }
 
 void Configurations::remove(const std::string& address) {
   cluster::Configuration next = newest();
+  for (std::uint32_t server = 0; server < next.servers.size(); ++server) {
+    cluster::Configuration::Chain& chain = next.servers[server];
+    std::string& joining = next.joining[server];
+    // Who follows the one that is gone may have a part of what that one had.
+    if (joining == address || (!chain.empty() && chain.back() == address)) joining.clear();
+    std::erase(chain, address);
+    std::erase(waiting_[server], address);
+  }
+  decide(std::move(next));
+}
+
+void Configurations::join(std::uint32_t server, const std::string& address) {
+  waiting_[server].push_back(address);
+  if (newest().joining[server].empty()) decide(newest());
+}
+
+void Configurations::has_joined(const std::string& address) {
+  cluster::Configuration next = newest();
+  for (std::uint32_t server = 0; server < next.servers.size(); ++server) {
+    if (next.joining[server] != address) continue;
+    next.servers[server].push_back(std::exchange(next.joining[server], ""));
+    ++joins_;
+    return decide(std::move(next));
+  }
+}
+
+void Configurations::decide(cluster::Configuration next) {
   ++next.number;
-  for (cluster::Configuration::Chain& chain : next.servers) std::erase(chain, address);
+  for (std::uint32_t server = 0; server < next.servers.size(); ++server) {
+    if (!next.joining[server].empty() || waiting_[server].empty() || next.servers[server].empty()) continue;
+    next.joining[server] = waiting_[server].front();
+    waiting_[server].pop_front();
+  }
   all_.push_back({.at = now_(), .configuration = std::move(next)});
 }
 

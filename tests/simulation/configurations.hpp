@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,13 +28,20 @@ class Configurations {
   void begin(std::vector<cluster::Configuration::Chain> servers);
   /// The process at that address has ended.
   void remove(const std::string& address);
+  /// The process at that address wants to become a copy of the server: as soon as nobody else is joining it.
+  void join(std::uint32_t server, const std::string& address);
+  /// It has all that the other copies have.
+  void has_joined(const std::string& address);
   [[nodiscard]] const cluster::Configuration& newest() const { return all_.back().configuration; }
+  /// How many have joined.
+  [[nodiscard]] std::uint64_t joins() const { return joins_; }
 
   /// For one process. The configurations must outlive it.
   std::unique_ptr<cluster::ConfigurationSource> source();
 
  private:
   class Source;
+  void decide(cluster::Configuration next);
   struct Decided {
     TimePoint at;
     cluster::Configuration configuration;
@@ -43,6 +51,8 @@ class Configurations {
   const Duration slowest_;
   const std::function<TimePoint()> now_;
   std::vector<Decided> all_;
+  std::vector<std::deque<std::string>> waiting_;  ///< to join, by server
+  std::uint64_t joins_ = 0;
 };
 
 }  // namespace verbena::simulation

@@ -53,6 +53,10 @@ constexpr std::uint32_t kTimeoutMs = 20'000;
 constexpr auto kNewsTime = seconds(5);
 /// The same for a victim that falls silent: others look at its heartbeat only now and then.
 constexpr auto kNewsTimeOfSilence = seconds(11);
+constexpr auto kStartOfProcess = microseconds(300);
+constexpr auto kServersPatience = seconds(5);
+/// Copies of a server that join, one after the other, at most.
+constexpr std::uint32_t kMostNewcomers = 6;
 /// The same for a victim that not all had met yet: they wait for it.
 constexpr auto kNewsTimeOfStrangers = 2 * milliseconds(kTimeoutMs) + kNewsTimeOfSilence;
 
@@ -69,6 +73,11 @@ struct WorkerNode {
 };
 
 struct ServerNode {
+  std::uint32_t rank = 0;
+  std::uint32_t copy = 0;
+  bool joins = false;  ///< began when the job was running
+  std::atomic<bool> is_stopped = false;
+  bool is_called_off = false;  ///< killed, or not needed: how it ends does not matter
   SimulatedTransport* transport = nullptr;
   server::Server* server = nullptr;
   TaskId task = 0;
@@ -92,7 +101,9 @@ class Job final : public World {
                         [this] { return scheduler_.now(); }),
         disasters_(scenario.disasters.begin(), scenario.disasters.end()),
         servers_(std::size_t{scenario.servers} * scenario.copies),
-        workers_(scenario.workers) {
+        workers_(scenario.workers),
+        newcomers_(scenario.servers),
+        images_(scenario.servers) {
     assert(scenario.nodes.size() == scenario.workers);
   }
   /// It makes checkpoints on the archive's disk. To be called before run(); both must outlive the job.
@@ -147,7 +158,8 @@ class Job final : public World {
   [[nodiscard]] std::shared_ptr<cluster::ConfigurationSource> configuration_source() {
     return scenario_.copies > 1 ? configurations_.source() : nullptr;
   }
-  void run_server(std::uint32_t rank, std::uint32_t copy);
+  void begin(ServerNode& node);
+  void run_server(ServerNode& node);
   void drive_with_lane_tasks(ServerNode& node);
   void run_lane(ServerNode& node, std::uint32_t rank, std::uint32_t lane);
   void run_worker(std::uint32_t rank);
@@ -156,6 +168,12 @@ class Job final : public World {
   void run_stop(const Strike& strike);
   void run_stranger(const Strike& strike);
   void kill(const Strike& strike);
+  void kill_a_copy(const Strike& strike);
+  [[nodiscard]] ServerNode* choose_copy(std::uint32_t server);
+  void replace(std::uint32_t server);
+  void end_the_rest();
+  void compare_image(ServerNode& node, server::Server& server);
+  [[nodiscard]] bool is_in_chain(const ServerNode& node) const;
   void strike_disk(const DiskFault& fault, Process user);
   void fail_power();
   void end_the_waiting();
@@ -181,6 +199,12 @@ class Job final : public World {
   [[nodiscard]] bool is_news(const absl::Status& status, bool finds_nobody) const;
   void end_all();
   [[nodiscard]] HostileJob hostile_job() const;
+  void stop_servers() {
+    for (ServerNode& node : servers_) node.is_stopped = true;
+  }
+  [[nodiscard]] bool any_worker_has_ended() const {
+    return std::any_of(workers_.begin(), workers_.end(), [](const WorkerNode& node) { return node.ended; });
+  }
   [[nodiscard]] bool all_workers(bool WorkerNode::*what) const {
     return std::all_of(workers_.begin(), workers_.end(), [&](const WorkerNode& node) { return node.*what; });
   }
@@ -210,12 +234,13 @@ class Job final : public World {
   std::deque<Strike> disasters_;  ///< the scenario's, and those that come of the disk's
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
+  std::vector<std::uint32_t> newcomers_;            ///< by server: copies that have begun later
+  std::vector<std::optional<std::string>> images_;  ///< by server: what a copy had at the end
   std::optional<TimePoint> first_struck_;
   std::optional<TimePoint> struck_;  ///< when the last disaster so far happened, of those that end a job
   Duration news_time_ = kNewsTime;
   Duration all_stopped_{0};                ///< length of all harmless stops, in which news do not travel
   bool strangers_are_waited_for_ = false;  ///< a disaster's victim was not known to all yet
-  std::atomic<bool> stop_servers_ = false;
   std::optional<std::string> failure_;
 };
 
@@ -225,8 +250,21 @@ std::string address_of(std::uint32_t server, std::uint32_t copy = 0) {
   return copy == 0 ? fmt::format("sim:{}", server) : fmt::format("sim:{}.{}", server, copy);
 }
 
-void Job::run_server(std::uint32_t rank, std::uint32_t copy) {
-  ServerNode& node = servers_[place_of(rank, copy)];
+void Job::begin(ServerNode& node) {
+  for (std::uint32_t lane = 0; scenario_.lane_tasks && lane < scenario_.lanes; ++lane)
+    node.lanes.push_back(scheduler_.spawn([this, &node, lane] { run_lane(node, node.rank, lane); }));
+  node.task = scheduler_.spawn([this, &node] { run_server(node); });
+}
+
+void Job::run_server(ServerNode& node) {
+  const std::uint32_t rank = node.rank;
+  const std::uint32_t copy = node.copy;
+  if (node.joins) scheduler_.sleep(scheduler_.now() + kStartOfProcess);
+  if (node.is_called_off) {
+    node.ended = true;
+    for (const TaskId lane : node.lanes) scheduler_.wake(lane);
+    return;
+  }
   if (hosts_) hosts_->belongs_to({.is_server = true, .rank = rank});
   const auto transport = network_.make_transport(scheduler_.running(), address_of(rank, copy));
   node.transport = transport.get();
@@ -239,18 +277,22 @@ void Job::run_server(std::uint32_t rank, std::uint32_t copy) {
                                         .workers = scenario_.workers,
                                         .outlives_workers = scenario_.outlives_nodes,
                                         .configuration = configuration_source(),
+                                        .joins = node.joins,
                                         .lanes = scenario_.lanes,
                                         .push_budget_mb_per_s = scenario_.push_budget_mb_per_s},
                                        scenario_.keys_of_segment);
   node.status = server.status();
   if (server.ok()) {
     node.server = server->get();
+    if (node.joins) configurations_.join(rank, address_of(rank, copy));
     if (node.lanes.empty()) {
-      node.status = server::drive(**server, *transport, stop_servers_);
+      node.status = server::drive(**server, *transport, node.is_stopped);
     } else {
       drive_with_lane_tasks(node);
       node.status = (*server)->status();
     }
+    const bool has_all = scenario_.copies > 1 && is_in_chain(node) && !node.is_called_off;
+    if (has_all && node.status.ok()) compare_image(node, **server);
   }
   trace([&] { return fmt::format("{} ends: {}", address_of(rank, copy), node.status.ToString()); });
   node.server = nullptr;
@@ -258,6 +300,37 @@ void Job::run_server(std::uint32_t rank, std::uint32_t copy) {
   node.ended = true;
   node.ended_at = scheduler_.now();
   for (const TaskId lane : node.lanes) scheduler_.wake(lane);
+  if (!node.joins || node.is_called_off || node.status.ok() || is_in_chain(node)) return;
+  // The copy that it has joined by is gone.
+  node.is_called_off = absl::IsAborted(node.status);
+  if (!node.is_called_off) return;
+  configurations_.remove(address_of(rank, copy));
+  replace(rank);
+}
+
+bool Job::is_in_chain(const ServerNode& node) const {
+  const cluster::Configuration::Chain& chain = configurations_.newest().servers[node.rank];
+  return std::find(chain.begin(), chain.end(), address_of(node.rank, node.copy)) != chain.end();
+}
+
+/// All copies that are there at the end have the same.
+void Job::compare_image(ServerNode& node, server::Server& server) {
+  std::optional<server::Image> image = server.take_image();
+  while (!image) {
+    for (const std::unique_ptr<server::Lane>& lane : server.lanes()) lane->poll();
+    image = server.take_image();
+  }
+  std::string all = std::move(image->head);
+  for (const std::span<const std::byte> bulk : image->bulk)
+    all.append(reinterpret_cast<const char*>(bulk.data()), bulk.size());
+  std::optional<std::string>& others = images_[node.rank];
+  if (!others) others = all;
+  if (*others != all) {
+    const auto [here, there] = std::mismatch(all.begin(), all.end(), others->begin(), others->end());
+    fail(fmt::format("{} ends with other rows or clocks than another copy, from byte {} of {} ({} of {})",
+                     address_of(node.rank, node.copy), here - all.begin(), all.size(),
+                     there - others->begin(), others->size()));
+  }
 }
 
 /// As the driver's receiver thread does.
@@ -266,7 +339,7 @@ void Job::drive_with_lane_tasks(ServerNode& node) {
   server.set_lane_waker([&](std::uint32_t lane) { scheduler_.wake(node.lanes[lane]); });
   server.start_lane_threads([&] { scheduler_.sleep(scheduler_.now() + microseconds(20)); });
   TimePoint give_up = TimePoint::max();
-  while (!server.finished() && scheduler_.now() < give_up && !stop_servers_) {
+  while (!server.finished() && scheduler_.now() < give_up && !node.is_stopped) {
     if (!server.status().ok() && give_up == TimePoint::max()) give_up = scheduler_.now() + seconds(2);
     if (!server.poll())
       node.transport->wait(std::min<TimePoint>(scheduler_.now() + milliseconds(100), server.next_poll()));
@@ -372,7 +445,8 @@ bool Job::has_honest_workers() const {
 
 bool Job::is_server_victim(std::uint32_t server, std::uint32_t copy) const {
   return std::any_of(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
-    return strike.is_of_a_server() && !strike.is_harmless() && strike.victim == server && strike.copy == copy;
+    return strike.is_of_a_server() && strike.what != Disaster::kCopyDies && !strike.is_harmless() &&
+           strike.victim == server && strike.copy == copy;
   });
 }
 
@@ -432,6 +506,8 @@ void Job::run_disaster(const Strike& strike) {
     const bool is_late = scheduler_.now() - start > milliseconds(50);  // a worker may never come
     scheduler_.sleep(scheduler_.now() + (is_late ? microseconds(5000) : microseconds(20)));
   }
+  while (strike.late && !any_worker_has_ended() && !failure_)
+    scheduler_.sleep(scheduler_.now() + microseconds(100));
   scheduler_.sleep(scheduler_.now() + strike.delay);
   if (strike.is_stop()) return run_stop(strike);
   if (strike.what != Disaster::kStranger) return kill(strike);
@@ -469,19 +545,78 @@ void Job::run_stop(const Strike& strike) {
   if (any) note_struck(strike);
 }
 
+void Job::kill_a_copy(const Strike& strike) {
+  ServerNode* const node = strike.what == Disaster::kCopyDies
+                               ? choose_copy(strike.victim)
+                               : &servers_[place_of(strike.victim, strike.copy)];
+  if (node == nullptr || node->transport == nullptr) return;
+  note_struck(strike);
+  node->is_called_off = true;
+  const std::string address = address_of(strike.victim, node->copy);
+  trace([&] { return fmt::format("{} is killed", address); });
+  network_.kill(*node->transport);
+  scheduler_.sleep(scheduler_.now() + scenario_.slowest_news / 4);
+  if (configurations_.newest().servers[strike.victim].front() == address) ++failovers_;
+  configurations_.remove(address);
+  if (scenario_.repairs) replace(strike.victim);
+}
+
+/// One that joins, or one of the chain if another one of it is left.
+ServerNode* Job::choose_copy(std::uint32_t server) {
+  std::vector<ServerNode*> chain;
+  std::vector<ServerNode*> others;
+  for (ServerNode& node : servers_) {
+    if (node.rank == server && !node.is_called_off && node.transport != nullptr)
+      (is_in_chain(node) ? chain : others).push_back(&node);
+  }
+  if (chain.size() > 1) {
+    // Most happens when the one that serves dies.
+    const std::string& serving = configurations_.newest().servers[server].front();
+    const auto found = std::find_if(chain.begin(), chain.end(), [&](const ServerNode* node) {
+      return address_of(server, node->copy) == serving;
+    });
+    if (found != chain.end() && scheduler_.steps() % 2 == 0) return *found;
+    others.insert(others.end(), chain.begin(), chain.end());
+  }
+  return others.empty() ? nullptr : others[scheduler_.steps() % others.size()];
+}
+
+/// As the launcher does.
+void Job::replace(std::uint32_t server) {
+  if (all_workers(&WorkerNode::ended) || newcomers_[server] == kMostNewcomers) return;
+  ServerNode& node = servers_.emplace_back();
+  node.rank = server;
+  node.copy = scenario_.copies + newcomers_[server]++;
+  node.joins = true;
+  begin(node);
+}
+
+/// As the launcher does when all workers have ended.
+void Job::end_the_rest() {
+  while (!all_workers(&WorkerNode::ended)) scheduler_.sleep(scheduler_.now() + milliseconds(1));
+  const auto end_if = [&](const auto& is_one) {
+    for (ServerNode& node : servers_) {
+      if (node.ended || !is_one(node)) continue;
+      node.is_called_off = node.is_stopped = true;
+      if (node.transport != nullptr) network_.kill(*node.transport);
+    }
+  };
+  end_if([&](const ServerNode& node) { return !is_in_chain(node); });
+  scheduler_.sleep(scheduler_.now() + kServersPatience);
+  // The copy before it may have died before it could dismiss this one.
+  end_if([&](const ServerNode& node) {
+    return std::any_of(servers_.begin(), servers_.end(), [&](const ServerNode& other) {
+      return other.rank == node.rank && other.ended && other.status.ok();
+    });
+  });
+}
+
 void Job::kill(const Strike& strike) {
-  SimulatedTransport* const node = strike.is_of_a_server()
-                                       ? servers_[place_of(strike.victim, strike.copy)].transport
-                                       : workers_[strike.victim].transport;
+  if (scenario_.copies > 1) return kill_a_copy(strike);
+  SimulatedTransport* const node =
+      strike.is_of_a_server() ? servers_[strike.victim].transport : workers_[strike.victim].transport;
   if (node == nullptr) return;
   note_struck(strike);
-  if (scenario_.copies > 1) {
-    const std::string address = address_of(strike.victim, strike.copy);
-    network_.kill(*node);
-    scheduler_.sleep(scheduler_.now() + scenario_.slowest_news / 4);
-    if (configurations_.newest().servers[strike.victim].front() == address) ++failovers_;
-    return configurations_.remove(address);
-  }
   if (scenario_.outlives_nodes) static_cast<void>(note(Death{strike.victim}));
   for (std::uint32_t rank = 0; rank < scenario_.workers && strike.what == Disaster::kNodeDies; ++rank) {
     if (scenario_.nodes[rank] != strike.victim || workers_[rank].transport == nullptr) continue;
@@ -542,7 +677,7 @@ void Job::fail_power() {
   std::mt19937_64 random(life_->seed + 4);
   disk_after_that_ = archive_->disk.survivor([&](std::size_t ways) { return below(random, ways); });
   power_has_failed_ = true;
-  stop_servers_ = true;
+  stop_servers();
   end_all();
 }
 
@@ -551,7 +686,7 @@ void Job::end_the_waiting() {
   while (!all_workers(&WorkerNode::ended) && !failure_) scheduler_.sleep(scheduler_.now() + milliseconds(10));
   if (!struck_) return;
   scheduler_.sleep(scheduler_.now() + kNewsTimeOfSilence);
-  stop_servers_ = true;
+  stop_servers();
 }
 
 /// Breaks all connections, so that all tasks get errors, and end.
@@ -621,15 +756,13 @@ void Job::check_ends() {
                .is_victim = is_victim(rank),
                .finds_nobody = is_late || node.was_stopped || strangers_are_waited_for_});
   }
-  for (std::uint32_t place = 0; place < servers_.size(); ++place) {
-    const ServerNode& node = servers_[place];
-    const std::uint32_t rank = place % scenario_.servers;
-    const std::uint32_t copy = place / scenario_.servers;
+  for (const ServerNode& node : servers_) {
+    const auto [rank, copy] = std::pair(node.rank, node.copy);
     check_end(
         {.name = copy == 0 ? fmt::format("server {}", rank) : fmt::format("copy {} of server {}", copy, rank),
          .status = node.status,
          .at = node.ended_at,
-         .is_victim = is_server_victim(rank, copy),
+         .is_victim = node.is_called_off || is_server_victim(rank, copy),
          .finds_nobody = any_is_late || node.was_stopped || strangers_are_waited_for_});
   }
 }
@@ -647,12 +780,9 @@ JobResult Job::run() {
   }
   for (std::uint32_t place = 0; place < servers_.size(); ++place) {
     ServerNode& node = servers_[place];
-    const std::uint32_t rank = place % scenario_.servers;
-    const std::uint32_t copy = place / scenario_.servers;
-    for (std::uint32_t lane = 0; scenario_.lane_tasks && lane < scenario_.lanes; ++lane) {
-      node.lanes.push_back(scheduler_.spawn([this, &node, rank, lane] { run_lane(node, rank, lane); }));
-    }
-    node.task = scheduler_.spawn([this, rank, copy] { run_server(rank, copy); });
+    node.rank = place % scenario_.servers;
+    node.copy = place / scenario_.servers;
+    begin(node);
   }
   for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank)
     workers_[rank].task = scheduler_.spawn([this, rank] { run_worker(rank); }, scenario_.slowness[rank]);
@@ -665,6 +795,7 @@ JobResult Job::run() {
     scheduler_.spawn([this, &strike] { run_disaster(strike); });
   }
   if (anybody_may_not_come) scheduler_.spawn([this] { end_the_waiting(); });
+  if (scenario_.copies > 1) scheduler_.spawn([this] { end_the_rest(); });
 
   const auto outcome = scheduler_.run(network_, scheduler_.now() + kMaxTime, kMaxSteps);
   if (outcome == Scheduler::Outcome::kAllEnded) {
@@ -672,7 +803,7 @@ JobResult Job::run() {
   } else {
     fail(outcome == Scheduler::Outcome::kOutOfTime ? "the job does not end: somebody waits in vain"
                                                    : "the job does not end: somebody is busy in vain");
-    stop_servers_ = true;
+    stop_servers();
     end_all();
     if (scheduler_.run(network_, scheduler_.now() + kMaxTime, kMaxSteps) != Scheduler::Outcome::kAllEnded) {
       // The task's stack cannot be unwound.
@@ -697,6 +828,7 @@ JobResult Job::run() {
           .checkpoints = checkpoints_,
           .resumed = scenario_.resume.empty() ? 0U : 1U,
           .failovers = failovers_,
+          .joins = configurations_.joins(),
           .losses = losses_};
 }
 

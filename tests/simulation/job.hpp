@@ -32,11 +32,12 @@ enum class Model : std::uint8_t {
   kRows,         ///< any model; update rules, admission, filters, scans and functions
   kCheckpoints,  ///< any of the others, which ends and goes on from its checkpoints
   kFailover,     ///< servers have copies, which take their places when they die
+  kRepair,       ///< the same, and others join, again and again
 };
 inline constexpr std::array kModels = {
     Model::kBsp,   Model::kSsp,  Model::kEssp,        Model::kBoundedDelay, Model::kAsp,   Model::kSequential,
     Model::kVap,   Model::kABsp, Model::kMoving,      Model::kIntent,       Model::kDeath, Model::kTrouble,
-    Model::kChurn, Model::kRows, Model::kCheckpoints, Model::kFailover};
+    Model::kChurn, Model::kRows, Model::kCheckpoints, Model::kFailover,     Model::kRepair};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -58,6 +59,7 @@ struct JobResult {
   std::uint64_t checkpoints = 0;    ///< that were written, as worker 0 was told
   std::uint64_t resumed = 0;        ///< jobs that went on from a checkpoint
   std::uint64_t failovers = 0;      ///< servers whose place was taken by a copy
+  std::uint64_t joins = 0;          ///< copies that have begun later, and got all that the others have
   std::uint64_t losses = 0;  ///< operations that failed because a row was lost with a dead worker or node
 };
 

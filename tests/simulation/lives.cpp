@@ -100,7 +100,8 @@ void add(const JobResult& life, JobResult& all) {
   for (std::uint64_t JobResult::*const count :
        {&JobResult::numbers_checked, &JobResult::steps, &JobResult::ended_early, &JobResult::rows_localized,
         &JobResult::rows_moved_by_intent, &JobResult::rows_replicated, &JobResult::replicas_used,
-        &JobResult::checkpoints, &JobResult::resumed, &JobResult::failovers, &JobResult::losses})
+        &JobResult::checkpoints, &JobResult::resumed, &JobResult::failovers, &JobResult::joins,
+        &JobResult::losses})
     all.*count += life.*count;
 }
 

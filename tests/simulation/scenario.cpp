@@ -54,6 +54,8 @@ std::string_view to_string(Model model) {
       return "checkpoints";
     case Model::kFailover:
       return "failover";
+    case Model::kRepair:
+      return "repair";
     case Model::kVap:
       break;
   }
@@ -100,6 +102,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kRows:
     case Model::kCheckpoints:
     case Model::kFailover:
+    case Model::kRepair:
     case Model::kVap:
       break;
   }
@@ -455,10 +458,38 @@ Scenario make_failover(std::uint64_t seed) {
   return scenario;
 }
 
+/// A scenario of failover in which another copy joins when one has died, and more die than there were at the
+/// beginning.
+Scenario make_repair(std::uint64_t seed) {
+  Scenario scenario = make_failover(seed);
+  std::mt19937_64 random(seed + 0x2e9a12);
+  scenario.repairs = true;
+  std::erase_if(scenario.disasters,
+                [](const Strike& strike) { return strike.what == Disaster::kServerDies; });
+  if (chance(random, 0.3)) scenario.copies = 3;
+  for (std::uint32_t server = 0; server < scenario.servers; ++server) {
+    Duration delay{0};
+    for (std::uint64_t deaths = 1 + below(random, 4); deaths > 0; --deaths) {
+      // Often one dies while the others still deal with the death before.
+      delay = delay > Duration(0) && chance(random, 0.5)
+                  ? delay + microseconds(small(random, 4000))
+                  : microseconds(small(random, scenario.churn ? 200'000 : 20'000));
+      const double moment = std::uniform_real_distribution()(random);
+      scenario.disasters.push_back({.what = Disaster::kCopyDies,
+                                    .victim = server,
+                                    .delay = moment < 0.2 ? delay / 20 : delay,
+                                    .early = moment > 0.9,
+                                    .late = moment < 0.2});
+    }
+  }
+  return scenario;
+}
+
 }  // namespace
 
 Scenario make_scenario(Model model, std::uint64_t seed) {
   if (model == Model::kFailover) return make_failover(seed);
+  if (model == Model::kRepair) return make_repair(seed);
   if (model == Model::kCheckpoints) return make_checkpoints(seed);
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(model));
   Scenario scenario;
@@ -591,6 +622,8 @@ std::string to_string(const Strike& strike) {
       case Disaster::kServerDies:
         return strike.copy > 0 ? fmt::format("copy {} of server {} dies", strike.copy, strike.victim)
                                : of("server {} dies");
+      case Disaster::kCopyDies:
+        return of("some copy of server {} dies");
       case Disaster::kNodeDies:
         return of("node {} dies");
       case Disaster::kLinkBreaks:
@@ -618,8 +651,10 @@ std::string to_string(const Strike& strike) {
   std::string all = text();
   if (strike.is_stop()) all += fmt::format(" for {} us", us(strike.length));
   if (strike.lacks_memory()) return all + fmt::format(" after {} regions", strike.regions);
-  return all +
-         fmt::format(" {} us after {}", us(strike.delay), strike.early ? "the beginning" : "all have joined");
+  return all + fmt::format(" {} us after {}", us(strike.delay),
+                           strike.early  ? "the beginning"
+                           : strike.late ? "a worker has ended"
+                                         : "all have joined");
 }
 
 std::string to_string(const Scenario& scenario) {
@@ -677,6 +712,7 @@ std::string to_string(const Scenario& scenario) {
   }
   if (scenario.gathers) text += "; rows are gathered";
   if (scenario.copies > 1) text += fmt::format("; each server has {} copies", scenario.copies);
+  if (scenario.repairs) text += ", others join";
   if (scenario.outlives_nodes) text += "; the job outlives nodes";
   if (!scenario.resume.empty()) text += "; it goes on from " + scenario.resume;
   for (const Strike& strike : scenario.disasters) text += "; " + to_string(strike);

@@ -23,6 +23,7 @@ enum class Disaster : std::uint8_t {
   kWorkerDies,
   kServerDies,
   kLinkBreaks,
+  kCopyDies,  ///< any copy of a server that the job can do without, or one that joins
   kNodeDies,  ///< a server and its workers
   kWorkerStops,
   kServerStops,
@@ -40,6 +41,7 @@ struct Strike {
   Duration delay{0};  ///< after all workers have opened their tables
   std::uint32_t copy = 0;     ///< which of the server's
   bool early = false;         ///< the delay counts from the beginning of the job instead
+  bool late = false;          ///< the delay counts from the moment when a worker has ended, instead
   Duration length{0};         ///< of a stop
   std::uint64_t regions = 0;  ///< how many regions there is memory for
 
@@ -50,8 +52,8 @@ struct Strike {
     return what == Disaster::kWorkerLacksMemory || what == Disaster::kServerLacksMemory;
   }
   [[nodiscard]] bool is_of_a_server() const {
-    return what == Disaster::kServerDies || what == Disaster::kNodeDies || what == Disaster::kServerStops ||
-           what == Disaster::kServerLacksMemory;
+    return what == Disaster::kServerDies || what == Disaster::kCopyDies || what == Disaster::kNodeDies ||
+           what == Disaster::kServerStops || what == Disaster::kServerLacksMemory;
   }
   /// The job goes on as if nothing had happened.
   [[nodiscard]] bool is_harmless() const {
@@ -103,6 +105,7 @@ struct Scenario {
   std::uint64_t seed = 0;
   std::uint32_t servers = 1;
   std::uint32_t copies = 1;  ///< of each server; more: it goes on when one dies
+  bool repairs = false;      ///< another copy joins when one has died
   Duration slowest_news{0};  ///< of another configuration
   std::uint32_t workers = 1;
   std::uint32_t lanes = 1;

@@ -25,7 +25,9 @@ using ::testing::SizeIs;
 const Configuration kFirst{.number = 1, .servers = {{"shm:a", "shm:b"}, {"shm:c", "shm:d"}}};
 
 TEST(ConfigurationTest, SurvivesTheJourney) {
-  for (const Configuration& one : {kFirst, Configuration{.number = 7, .servers = {{}, {"x"}}}}) {
+  for (const Configuration& one :
+       {kFirst, Configuration{.number = 7, .servers = {{}, {"x"}}},
+        Configuration{.number = 8, .servers = {{"x"}, {"y"}}, .joining = {"", "z"}}}) {
     const auto back = decode_configuration(encode(one));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, one);
@@ -45,6 +47,9 @@ TEST(ConfigurationTest, AnythingElseIsRefused) {
   EXPECT_THAT(error(R"({"number":1,"servers":[]})"), HasSubstr("no list of servers"));
   EXPECT_THAT(error(R"({"number":1,"servers":["a"]})"), HasSubstr("no list of addresses"));
   EXPECT_THAT(error(R"({"number":1,"servers":[[1]]})"), HasSubstr("no text"));
+  EXPECT_THAT(error(R"({"number":1,"servers":[["a"]]})"), HasSubstr("those that join"));
+  EXPECT_THAT(error(R"({"number":1,"servers":[["a"]],"joining":["b","c"]})"), HasSubstr("those that join"));
+  EXPECT_THAT(error(R"({"number":1,"servers":[["a"]],"joining":[2]})"), HasSubstr("no text"));
   EXPECT_FALSE(decode_configuration(std::string(1 << 20, '[')).ok());
   EXPECT_FALSE(decode_configuration(R"({"number":1,"servers":)" + std::string(60'000, '[')).ok());
 }
@@ -116,6 +121,76 @@ TEST_F(StoredConfigurationTest, SuspectsAreToldOnceAndOnlyIfTheyCanBeReplaced) {
   b->suspect("shm:b", "silent");
   poll({a.get(), b.get()});
   EXPECT_THAT(controller_.take_suspects(now_), IsEmpty()) << "it is the last one";
+}
+
+TEST_F(StoredConfigurationTest, CopiesJoinOneAfterTheOther) {
+  const auto member = process();
+  member->propose(kFirst);
+  poll({member.get()});
+  const auto a = process();
+  const auto b = process();
+  a->join(1, 2, "shm:e");
+  b->join(1, 3, "shm:f");
+  poll({a.get(), b.get()});
+  EXPECT_THAT(controller_.take_joined(now_), IsEmpty());
+  poll({member.get(), a.get(), b.get()});
+  EXPECT_EQ(member->newest(),
+            (Configuration{.number = 2, .servers = kFirst.servers, .joining = {"", "shm:e"}}));
+  EXPECT_EQ(member->newest().all_of(1), (Configuration::Chain{"shm:c", "shm:d", "shm:e"}));
+  b->has_joined("shm:f");  // which is not so
+  a->has_joined("shm:e");
+  poll({a.get(), b.get()});
+  const auto joined = controller_.take_joined(now_);
+  ASSERT_THAT(joined, SizeIs(1));
+  EXPECT_EQ(joined[0], (Controller::Copy{.server = 1, .copy = 2}));
+  poll({member.get()});
+  EXPECT_EQ(member->newest().servers[1], (Configuration::Chain{"shm:c", "shm:d", "shm:e"}));
+  EXPECT_EQ(member->newest().joining_of(1), "shm:f");
+  // It is known by its number from then on.
+  ASSERT_TRUE(controller_.remove({.server = 1, .copy = 0}, now_).ok());
+  ASSERT_TRUE(controller_.remove({.server = 1, .copy = 1}, now_).ok());
+  poll({member.get()});
+  EXPECT_EQ(member->newest().servers[1], Configuration::Chain{"shm:e"});
+  EXPECT_EQ(member->newest().joining_of(1), "shm:f") << "whom it follows is still there";
+  EXPECT_TRUE(absl::IsDataLoss(controller_.remove({.server = 1, .copy = 2}, now_).status()))
+      << "who joins has only a part of what it had";
+}
+
+TEST_F(StoredConfigurationTest, WhoFollowsOneThatIsGoneHasToJoinAnew) {
+  const auto member = process();
+  member->propose(kFirst);
+  const auto a = process();
+  a->join(0, 2, "shm:e");
+  poll({member.get(), a.get()});
+  EXPECT_THAT(controller_.take_joined(now_), IsEmpty());
+  ASSERT_TRUE(controller_.remove({.server = 0, .copy = 1}, now_).ok());
+  poll({member.get()});
+  EXPECT_EQ(member->newest(),
+            (Configuration{.number = 3, .servers = {{"shm:a"}, {"shm:c", "shm:d"}}, .joining = {}}));
+  // What it says late does not count.
+  a->has_joined("shm:e");
+  poll({a.get()});
+  EXPECT_THAT(controller_.take_joined(now_), IsEmpty());
+  poll({member.get()});
+  EXPECT_EQ(member->newest().number, 3U);
+  EXPECT_EQ(controller_.remove({.server = 0, .copy = 7}, now_).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StoredConfigurationTest, OneThatHasJoinedWhenTheOthersDieIsEnough) {
+  const auto member = process();
+  member->propose(kFirst);
+  const auto a = process();
+  a->join(0, 2, "shm:e");
+  poll({member.get(), a.get()});
+  EXPECT_THAT(controller_.take_joined(now_), IsEmpty());
+  a->has_joined("shm:e");
+  poll({a.get()});  // which the controller has not looked at
+  ASSERT_TRUE(controller_.remove({.server = 0, .copy = 1}, now_).ok());
+  ASSERT_TRUE(controller_.remove({.server = 0, .copy = 0}, now_).ok());
+  poll({member.get()});
+  EXPECT_EQ(member->newest().servers[0], Configuration::Chain{"shm:e"});
+  EXPECT_THAT(controller_.take_joined(now_), SizeIs(1));
 }
 
 TEST_F(StoredConfigurationTest, WhatIsNoConfigurationIsPassedOver) {
