@@ -50,6 +50,12 @@ class ConfigurationSource {
   virtual ~ConfigurationSource() = default;
 
   [[nodiscard]] virtual const Configuration& newest() const = 0;
+  /// The number of the newest configuration that leaves out somebody; less than 2: there is none. It is read
+  /// from memory that whoever decides shares, which is never behind: the number is there when the processes
+  /// that the configuration leaves out have ended, and before anybody can know the configuration. So whoever
+  /// finds no number beyond the configuration that it goes by knows that no server of a later one has done
+  /// anything yet.
+  [[nodiscard]] virtual std::uint64_t decided() const = 0;
   virtual void poll(transport::TimePoint now) = 0;
   /// When poll() has something to do; it never tells of a change by itself.
   [[nodiscard]] virtual transport::TimePoint next_poll() const = 0;

@@ -89,6 +89,9 @@ absl::StatusOr<Configuration> Controller::remove(const Copy& ended, TimePoint no
   std::erase(chain, found->second);
   if (chain.empty())
     return absl::DataLossError(fmt::format("server {} is lost with all its copies", ended.server));
+  // First this, and then others may hear of it: whoever still finds the number before it reads what is as
+  // good as new.
+  decide_(next.number);
   if (absl::Status status = put(*known, next, "", now); !status.ok()) return status;
   return next;
 }

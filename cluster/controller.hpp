@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,9 +35,12 @@ class Controller {
     std::string why;
   };
 
+  /// Makes a number what ConfigurationSource::decided() returns, with release order.
+  using Decide = std::function<void(std::uint64_t number)>;
+
   /// REQUIRES: `state` outlives it.
-  explicit Controller(StoreState& state, std::string prefix = "")
-      : state_(state), prefix_(std::move(prefix)) {}
+  Controller(StoreState& state, Decide decide, std::string prefix = "")
+      : state_(state), decide_(std::move(decide)), prefix_(std::move(prefix)) {}
 
   /// Its process has ended, and has been reaped. Returns the next configuration. FAILED_PRECONDITION: there
   /// is none yet: the processes had not met; or it was in none. DATA_LOSS: it was the last copy of its
@@ -63,6 +67,7 @@ class Controller {
   [[nodiscard]] std::optional<Copy> copy_at(const std::string& address) const;
 
   StoreState& state_;
+  const Decide decide_;
   const std::string prefix_;
   std::map<Copy, std::string> addresses_;  ///< of all that have been in a configuration
   std::set<Copy> ended_;                   ///< that remove() was told of

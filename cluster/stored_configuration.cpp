@@ -18,8 +18,12 @@ constexpr auto kRequestLimit = std::chrono::seconds(2);
 
 }  // namespace
 
-StoredConfiguration::StoredConfiguration(std::unique_ptr<Store> store, const std::string& prefix)
-    : prefix_(prefix), store_(std::move(store)), mirror_(*store_, prefix + kConfigurationKey) {}
+StoredConfiguration::StoredConfiguration(std::unique_ptr<Store> store, const std::string& prefix,
+                                         std::shared_ptr<const std::atomic<std::uint64_t>> decided)
+    : prefix_(prefix),
+      decided_(std::move(decided)),
+      store_(std::move(store)),
+      mirror_(*store_, prefix + kConfigurationKey) {}
 
 void StoredConfiguration::propose(const Configuration& first) {
   first_ = first;

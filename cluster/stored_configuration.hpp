@@ -5,6 +5,7 @@
 // "joined/ADDRESS", of one that has. Whoever decides reads these (Controller).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -28,7 +29,9 @@ inline constexpr const char* kJoinedPrefix = "joined/";
 /// Thread safety: belongs to one thread.
 class StoredConfiguration final : public ConfigurationSource {
  public:
-  StoredConfiguration(std::unique_ptr<Store> store, const std::string& prefix);
+  /// `decided`: see ConfigurationSource; not nullptr.
+  StoredConfiguration(std::unique_ptr<Store> store, const std::string& prefix,
+                      std::shared_ptr<const std::atomic<std::uint64_t>> decided);
 
   /// If there is none yet, this is to be the first one. All processes that say so say the same.
   void propose(const Configuration& first);
@@ -36,6 +39,7 @@ class StoredConfiguration final : public ConfigurationSource {
   void join(std::uint32_t server, std::uint32_t copy, const std::string& address);
 
   [[nodiscard]] const Configuration& newest() const override { return newest_; }
+  [[nodiscard]] std::uint64_t decided() const override { return decided_->load(std::memory_order_acquire); }
   void poll(transport::TimePoint now) override;
   [[nodiscard]] transport::TimePoint next_poll() const override { return next_poll_; }
   void expect_change() override;
@@ -49,6 +53,7 @@ class StoredConfiguration final : public ConfigurationSource {
   void take_newest();
 
   const std::string prefix_;
+  const std::shared_ptr<const std::atomic<std::uint64_t>> decided_;
   // In this order: the mirror ends before its store.
   const std::unique_ptr<Store> store_;
   Mirror mirror_;

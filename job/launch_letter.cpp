@@ -63,6 +63,7 @@ LaunchLetter parse_letter(const std::string& text) {
   LaunchLetter letter{.report_to = object.at("report_to").get<int>(),
                       .rendezvous = object.at("rendezvous").get<int>(),
                       .stop_word = object.at("stop_word").get<int>(),
+                      .decided = object.at("decided").get<int>(),
                       .joins = object.at("joins").get<bool>()};
   if (!object.contains("program")) return letter;
   visit_members(letter.program.emplace(), [&](const char* name, auto& member) {
@@ -81,6 +82,7 @@ absl::StatusOr<LaunchLetter> read_letter(int descriptor) {
     keep_to_myself(letter.report_to);
     keep_to_myself(letter.rendezvous);
     keep_to_myself(letter.stop_word);
+    keep_to_myself(letter.decided);
     return letter;
   } catch (const nlohmann::json::exception&) {
     return absl::InvalidArgumentError("the launcher's letter cannot be read: two versions of Verbena?");
@@ -100,6 +102,7 @@ absl::StatusOr<int> write_letter(const LaunchLetter& letter) {
   nlohmann::json text = {{"report_to", letter.report_to},
                          {"rendezvous", letter.rendezvous},
                          {"stop_word", letter.stop_word},
+                         {"decided", letter.decided},
                          {"joins", letter.joins}};
   if (letter.program)
     visit_members(*letter.program,

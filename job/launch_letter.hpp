@@ -33,6 +33,7 @@ struct LaunchLetter {
   int report_to = -1;   ///< a pipe to the process that has started it
   int rendezvous = -1;  ///< a socket
   int stop_word = -1;   ///< memory by which the job's workers agree where to stop; the job is saved before
+  int decided = -1;     ///< memory with the number of the newest configuration; servers have copies
   bool joins = false;   ///< a copy of a server that joins a job that runs
   std::optional<ProgramRole> program = std::nullopt;
 

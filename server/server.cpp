@@ -617,12 +617,6 @@ absl::Status Server::check_copies(TableShard& shard) {
         "are no copies of them: open it as a static one, or run without copies of servers",
         table.name));
   }
-  if (fixed->rules.acknowledges_at_once()) {
-    return absl::UnimplementedError(
-        fmt::format("table \"{}\": there are no copies of tables under {} yet: choose another consistency "
-                    "model, or run without copies of servers",
-                    table.name, table.consistency));
-  }
   if (table.eviction != protocol::kEvictNever && !fixed->rules.holds_updates_back) {
     return absl::UnimplementedError(
         fmt::format("table \"{}\": rows go at other moments on each copy of a server, unless the "

@@ -37,16 +37,35 @@ absl::Status Mending::begin(transport::TimePoint deadline) {
                                                   newest.number, newest.servers.size(), servers));
   }
   addresses_.resize(servers);
+  read_.resize(servers);
+  serving_.resize(servers);
   take_newest();
   return absl::OkStatus();
 }
 
+/// From now on this worker goes by what its source knows.
+void Mending::adopt_newest() {
+  const cluster::Configuration& newest = source_->newest();
+  if (newest.number == number_) return;
+  number_ = newest.number;
+  for (std::size_t server = 0; server < serving_.size(); ++server)
+    serving_[server] = newest.servers[server].empty() ? std::string() : newest.servers[server].front();
+  suspects_ = false;
+  is_in_doubt_ = false;    // the next read heeds what was decided since
+  session_.start_epoch();  // what was known of which servers may be read is not so any more
+}
+
 /// For links that are still to be made.
 void Mending::take_newest() {
-  const cluster::Configuration& newest = source_->newest();
-  number_ = newest.number;
+  adopt_newest();
   for (std::size_t server = session_.links_.size(); server < addresses_.size(); ++server)
-    addresses_[server] = newest.servers[server].empty() ? std::string() : newest.servers[server].front();
+    addresses_[server] = serving_[server];
+}
+
+void Mending::doubt() {
+  if (std::exchange(is_in_doubt_, true)) return;
+  source_->expect_change();
+  session_.start_epoch();
 }
 
 absl::StatusOr<std::unique_ptr<transport::Connection>> Mending::connect_to(std::uint32_t server,
@@ -59,6 +78,7 @@ absl::StatusOr<std::unique_ptr<transport::Connection>> Mending::connect_to(std::
     const transport::TimePoint now = transport.now();
     auto connection =
         transport.connect(addresses_[server], std::min<transport::TimePoint>(deadline, now + kAttempt));
+    if (connection.ok()) read_[server] = addresses_[server];
     if (connection.ok() || now >= deadline) return connection;
     transport.wait(std::min<transport::TimePoint>(deadline, now + kBetweenAttempts));
   }
@@ -85,9 +105,9 @@ void Mending::suspect(const ServerLink& link, const absl::Status& why) {
 
 void Mending::step() {
   if (source_ == nullptr) return;
-  if (suspects_) {
+  if (suspects_ || is_in_doubt_) {
     source_->poll(session_.now());
-    suspects_ = source_->newest().number == number_;
+    adopt_newest();
   }
   for (const std::unique_ptr<ServerLink>& link : session_.links_) {
     if (link->state == ServerLink::State::kLost) {
@@ -108,7 +128,7 @@ void Mending::forget_former() {
 transport::TimePoint Mending::next_step() const {
   transport::TimePoint next = transport::TimePoint::max();
   if (source_ == nullptr) return next;
-  if (suspects_) next = source_->next_poll();
+  if (suspects_ || is_in_doubt_) next = source_->next_poll();
   for (const std::unique_ptr<ServerLink>& link : session_.links_) {
     if (link->state == ServerLink::State::kUp) continue;
     next = std::min({next, session_.now() + kBetweenAttempts, source_->next_poll()});
@@ -123,7 +143,7 @@ bool Mending::reconnect(ServerLink& link) {
   source_->poll(now);
   const cluster::Configuration& newest = source_->newest();
   const cluster::Configuration::Chain& chain = newest.servers[link.server];
-  if (chain.empty() && newest.number > number_) {
+  if (chain.empty()) {
     session_.fail(absl::DataLossError(
         fmt::format("server {} is lost with all its copies (configuration {})", link.server, newest.number)));
     return false;
@@ -134,8 +154,8 @@ bool Mending::reconnect(ServerLink& link) {
                                                      link.server, session_.options().timeout_ms)));
     return false;
   }
-  if (chain.empty() || chain.front() == link.lost_address || now < link.next_attempt) return false;
-  number_ = std::max(number_, newest.number);
+  if (chain.front() == link.lost_address || now < link.next_attempt) return false;
+  adopt_newest();
   link.next_attempt = now + kBetweenAttempts;
   auto connection = transport.connect(chain.front(), now + kAttempt);
   if (!connection.ok()) return false;
@@ -194,6 +214,7 @@ void Mending::say_again(ServerLink& link) {
 
 void Mending::end(ServerLink& link) {
   link.state = ServerLink::State::kUp;
+  read_[link.server] = addresses_[link.server];
   spdlog::info("worker {}: {} has taken the place of server {} after {} ms (configuration {})",
                session_.options().rank, link.connection->peer_name(), link.server,
                std::chrono::duration_cast<std::chrono::milliseconds>(session_.now() - link.lost_at).count(),

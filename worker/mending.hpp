@@ -3,7 +3,9 @@
 // had. Nothing is lost, and nothing counts twice.
 //
 //  1. Lost. Nothing is sent to the server; its memory, where it is mapped, is read as before: what it holds
-//     is as good as the clocks say that it has told, and it tells no newer ones.
+//     is as good as the clocks say that it has told, and it tells no newer ones. If a read must find what
+//     others were told of (sequential, vap), it is read as long as nobody can serve in its place: see
+//     heed_decisions().
 //  2. Joining. The copy says how many of this worker's messages it has. Those after that are sent again, in
 //     their order, and only then anything new. It tells again where the tables are.
 //  3. Up. What was cached is worth the clock that was told last; operations that were reading begin anew.
@@ -44,6 +46,22 @@ class Mending {
                                                                     transport::TimePoint deadline);
   [[nodiscard]] std::uint64_t configuration() const { return source_ == nullptr ? 1 : number_; }
 
+  /// Called by each read that must find what others were told of before it began, and before it looks at
+  /// serves(). If another configuration was decided, no server serves until it is known which those are.
+  ///
+  /// That this comes before the read, in the same operation, is enough. If the server has died since, its
+  /// rows are what they were then, and all that anybody was told of until the next configuration: the read is
+  /// right for a moment within its operation. If another server has told anybody of anything before the
+  /// operation began, the number had been decided before that, and is found here.
+  void heed_decisions() {
+    if (source_ != nullptr && source_->decided() > number_) doubt();
+  }
+  /// The process that serves in the configuration that this worker goes by is the one that it reads, and no
+  /// other configuration was decided, as far as was heeded.
+  [[nodiscard]] bool serves(const ServerLink& link) const {
+    return source_ == nullptr || (!is_in_doubt_ && read_[link.server] == serving_[link.server]);
+  }
+
   /// The connection has ended. REQUIRES: is_possible()
   void lose(ServerLink& link);
   /// The server shows no sign of life.
@@ -70,6 +88,8 @@ class Mending {
     std::unique_ptr<transport::Connection> connection;
   };
 
+  void doubt();
+  void adopt_newest();
   void take_newest();
   bool reconnect(ServerLink& link);
   void say_again(ServerLink& link);
@@ -77,10 +97,13 @@ class Mending {
 
   SessionCore& session_;
   const std::shared_ptr<cluster::ConfigurationSource> source_;
-  std::uint64_t number_ = 0;            ///< of the configuration that the links go by
-  std::vector<std::string> addresses_;  ///< of the servers, in it
+  std::uint64_t number_ = 0;            ///< of the configuration that this worker goes by
+  std::vector<std::string> serving_;    ///< in it, by server; empty: none is left
+  std::vector<std::string> addresses_;  ///< of those that the links are of, which may be gone
+  std::vector<std::string> read_;       ///< of those in whose memory all tables are read
   std::vector<Former> former_;
-  bool suspects_ = false;  ///< somebody, and the source is to tell others
+  bool suspects_ = false;     ///< somebody, and the source is to tell others
+  bool is_in_doubt_ = false;  ///< a configuration was decided that is not known yet
 };
 
 }  // namespace verbena::worker

@@ -106,6 +106,12 @@ class SessionCore {
   absl::Status send_small(ServerLink& link, const protocol::BulkHeader& header,
                           std::span<const std::uint64_t> words);
 
+  /// For reads that must find what others were told of: see Mending.
+  void heed_decisions() { mending_.heed_decisions(); }
+  [[nodiscard]] bool serves(const ServerLink& link) const { return mending_.serves(link); }
+  /// Servers have copies.
+  [[nodiscard]] bool has_copies() const { return mending_.is_possible(); }
+
   /// Somebody reads in memory of servers for longer than a call of the session.
   std::size_t& scans() { return scans_; }
 

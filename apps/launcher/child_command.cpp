@@ -3,9 +3,13 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "apps/launcher/shared_word.hpp"
 #include "apps/report/exit_status.hpp"
@@ -65,6 +69,13 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
     if (!mapped.ok()) return fail(mapped.status());
     stop_word.emplace(*std::move(mapped));
   }
+  std::shared_ptr<const std::atomic<std::uint64_t>> decided;
+  if (options.letter.decided >= 0) {
+    absl::StatusOr<SharedWord> mapped = SharedWord::map(options.letter.decided);
+    if (!mapped.ok()) return fail(mapped.status());
+    const auto word = std::make_shared<const SharedWord>(*std::move(mapped));
+    decided = {word, &word->word()};
+  }
   StopSignals signals(saves_first                 ? std::initializer_list<int>{kSaveSignal, kEndSignal}
                       : options.letter.launched() ? std::initializer_list<int>{SIGTERM}
                                                   : std::initializer_list<int>{SIGINT, SIGTERM, SIGHUP});
@@ -72,7 +83,8 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
                   .rank = options.rank,
                   .addresses = addresses.has_value() ? &*addresses : nullptr,
                   .stop_word = stop_word ? &stop_word->word() : nullptr,
-                  .joins = options.letter.joins};
+                  .joins = options.letter.joins,
+                  .decided = std::move(decided)};
   std::atomic<bool> stop = false;
   absl::StatusOr<ProcessJobs> jobs = make_jobs(role, outlet, stop);
   if (!jobs.ok()) return fail(jobs.status());

@@ -94,7 +94,8 @@ absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::ve
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    for (const int inherited : {ends[1], letter_to_it.rendezvous, letter_to_it.stop_word}) {
+    for (const int inherited :
+         {ends[1], letter_to_it.rendezvous, letter_to_it.stop_word, letter_to_it.decided}) {
       if (inherited >= 0) ::fcntl(inherited, F_SETFD, 0);
     }
     if (!is_program) become(parent, *letter, pointers.data(), nullptr);

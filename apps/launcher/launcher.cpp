@@ -109,6 +109,7 @@ absl::Status Launcher::start(const Command& command, bool joins) {
       ChildProcess::start(command.name, command.arguments,
                           {.rendezvous = *seat,
                            .stop_word = stop_word_ ? stop_word_->descriptor() : -1,
+                           .decided = succession_ != nullptr ? succession_->decided_descriptor() : -1,
                            .joins = joins,
                            .program = command.role});
   ::close(*seat);

@@ -26,8 +26,9 @@ namespace verbena::apps {
 namespace {
 
 /// Where this process learns which copies servers have; nullptr: they have none.
-std::shared_ptr<cluster::StoredConfiguration> configuration_for(const JobOptions& job) {
-  return job.replicas == 0 ? nullptr : configuration_of(::getppid(), job.transport.secret);
+std::shared_ptr<cluster::StoredConfiguration> configuration_for(const Role& role) {
+  return role.decided == nullptr ? nullptr
+                                 : configuration_of(::getppid(), role.job.transport.secret, role.decided);
 }
 
 /// `addresses`: of all copies of all servers, by number.
@@ -44,7 +45,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
   const std::string address = role.addresses == nullptr
                                   ? server_addresses(job)[role.rank]
                                   : fresh_address(job.transport, ::getppid(), role.rank);
-  const auto configuration = configuration_for(job);
+  const auto configuration = configuration_for(role);
   absl::StatusOr<std::unique_ptr<server::Server>> made =
       server::Server::create(transport, {.address = address,
                                          .rank = role.rank % job.servers,
@@ -165,7 +166,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .silence_timeout_ms = job.silence_timeout_ms,
                                .resume = job.checkpoints.resume_from,
                                .transport = *std::move(transport),
-                               .configuration = configuration_for(job),
+                               .configuration = configuration_for(role),
                                .update_budget_mb_per_s = job.budget_mb_per_s};
   // Not if there are competitor threads: they must get the core as the kernel decides.
   if (shares_cores(job) && (*competitors)->count() == 0) ask_for_short_slices();

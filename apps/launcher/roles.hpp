@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -30,6 +31,8 @@ struct Role {
   /// process has then all the time that this takes. nullptr: it ends at once.
   std::atomic<std::uint64_t>* stop_word = nullptr;
   bool joins = false;  ///< a server's copy joins a job that runs
+  /// See cluster::ConfigurationSource; nullptr: servers have no copies.
+  std::shared_ptr<const std::atomic<std::uint64_t>> decided = nullptr;
 };
 
 /// The jobs for run_jobs(). The arguments must outlive the jobs; `stop` is the flag that run_jobs() sets.

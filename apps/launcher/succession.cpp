@@ -23,14 +23,18 @@ cluster::TimePoint now() {
 }  // namespace
 
 std::shared_ptr<cluster::StoredConfiguration> configuration_of(
-    pid_t launcher, const std::shared_ptr<const transport::Secret>& secret) {
+    pid_t launcher, const std::shared_ptr<const transport::Secret>& secret,
+    std::shared_ptr<const std::atomic<std::uint64_t>> decided) {
   return std::make_shared<cluster::StoredConfiguration>(
-      std::make_unique<cluster::RemoteStore>(name_of_store(launcher), secret), /*prefix=*/"");
+      std::make_unique<cluster::RemoteStore>(name_of_store(launcher), secret), /*prefix=*/"",
+      std::move(decided));
 }
 
 absl::StatusOr<std::unique_ptr<Succession>> Succession::begin(
     std::shared_ptr<const transport::Secret> secret) {
-  std::unique_ptr<Succession> succession(new Succession());
+  absl::StatusOr<SharedWord> decided = SharedWord::make();
+  if (!decided.ok()) return decided.status();
+  std::unique_ptr<Succession> succession(new Succession(*std::move(decided)));
   auto server =
       cluster::StoreServer::listen(name_of_store(::getpid()), std::move(secret), succession->state_);
   if (!server.ok()) return server.status();

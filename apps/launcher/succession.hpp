@@ -5,12 +5,16 @@
 #include <poll.h>
 #include <sys/types.h>
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "apps/launcher/shared_word.hpp"
 #include "cluster/controller.hpp"
 #include "cluster/store_server.hpp"
 #include "cluster/store_state.hpp"
@@ -19,17 +23,22 @@
 
 namespace verbena::apps {
 
-/// The configuration of the job that `launcher` has started, for one of its processes.
+/// The configuration of the job that `launcher` has started, for one of its processes. `decided`: see
+/// cluster::ConfigurationSource.
 std::shared_ptr<cluster::StoredConfiguration> configuration_of(
-    pid_t launcher, const std::shared_ptr<const transport::Secret>& secret);
+    pid_t launcher, const std::shared_ptr<const transport::Secret>& secret,
+    std::shared_ptr<const std::atomic<std::uint64_t>> decided);
 
 /// Thread safety: belongs to one thread.
 class Succession {
  public:
   using Copy = cluster::Controller::Copy;
 
-  /// Errors: StoreServer::listen().
+  /// Errors: StoreServer::listen(), SharedWord::make().
   static absl::StatusOr<std::unique_ptr<Succession>> begin(std::shared_ptr<const transport::Secret> secret);
+
+  /// Of a SharedWord for the job's processes: the number of the newest configuration.
+  [[nodiscard]] int decided_descriptor() const { return decided_.descriptor(); }
 
   void add_descriptors(std::vector<pollfd>& wanted) const { server_->add_descriptors(wanted); }
   /// Milliseconds until poll() has something to do, at most `most_ms`.
@@ -44,8 +53,12 @@ class Succession {
   absl::StatusOr<std::string> remove(const Copy& ended);
 
  private:
-  explicit Succession() : controller_(state_) {}
+  explicit Succession(SharedWord decided)
+      : decided_(std::move(decided)), controller_(state_, [this](std::uint64_t number) {
+          decided_.word().store(number, std::memory_order_release);
+        }) {}
 
+  const SharedWord decided_;
   cluster::StoreState state_;
   cluster::Controller controller_;
   std::unique_ptr<cluster::StoreServer> server_;

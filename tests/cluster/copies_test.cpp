@@ -6,10 +6,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/return_if_error.hpp"
@@ -39,19 +41,31 @@ class SharedConfiguration {
     const std::lock_guard lock(mutex_);
     return configuration_;
   }
+  /// As cluster::Controller does: before others can know it.
+  void decide(std::uint64_t number) { decided_.store(number, std::memory_order_release); }
+  [[nodiscard]] std::uint64_t decided() const { return decided_.load(std::memory_order_acquire); }
 
  private:
   mutable std::mutex mutex_;
   cluster::Configuration configuration_;
+  std::atomic<std::uint64_t> decided_ = 0;
 };
 
+/// A process may hear of a change so much later.
 class SharedSource final : public cluster::ConfigurationSource {
  public:
-  explicit SharedSource(SharedConfiguration& shared) : shared_(shared) {}
+  explicit SharedSource(SharedConfiguration& shared, transport::Duration late = {})
+      : shared_(shared), late_(late) {}
   [[nodiscard]] const cluster::Configuration& newest() const override { return newest_; }
+  [[nodiscard]] std::uint64_t decided() const override { return shared_.decided(); }
   void poll(transport::TimePoint now) override {
     next_ = now + std::chrono::milliseconds(1);
-    newest_ = shared_.get();
+    cluster::Configuration found = shared_.get();
+    if (found.number == newest_.number) return;
+    if (newest_.number > 0 && hears_at_ == transport::TimePoint::max()) hears_at_ = now + late_;
+    if (newest_.number > 0 && now < hears_at_) return;
+    newest_ = std::move(found);
+    hears_at_ = transport::TimePoint::max();
   }
   [[nodiscard]] transport::TimePoint next_poll() const override { return next_; }
   void expect_change() override {}
@@ -60,6 +74,8 @@ class SharedSource final : public cluster::ConfigurationSource {
 
  private:
   SharedConfiguration& shared_;
+  const transport::Duration late_;
+  transport::TimePoint hears_at_ = transport::TimePoint::max();  ///< of the next one
   cluster::Configuration newest_;
   transport::TimePoint next_ = transport::TimePoint::min();
 };
@@ -94,13 +110,19 @@ class CopiesTest : public ::testing::TestWithParam<const char*> {
     shared_.set({.number = 1, .servers = {{job + "/server-0", job + "/server-1"}}});
   }
 
-  absl::Status work(std::uint32_t rank) {
+  /// A worker, `late` with news, and its tables.
+  struct Tables {
+    std::unique_ptr<Session> session;
+    Table<std::int64_t> dense;
+    Table<double> sparse;
+  };
+  absl::StatusOr<Tables> join(std::uint32_t rank, transport::Duration late = {}) {
     const auto model = parse_consistency(GetParam());
     RETURN_IF_ERROR(model.status());
     auto session = Session::connect({.servers = {shared_.get().servers[0][0]},
                                      .rank = rank,
                                      .workers = kCopiedWorkers,
-                                     .configuration = std::make_shared<SharedSource>(shared_)});
+                                     .configuration = std::make_shared<SharedSource>(shared_, late)});
     RETURN_IF_ERROR(session.status());
     auto dense = (*session)->table<std::int64_t>(
         {.name = "dense", .rows = kCopiedKeys, .width = 2, .consistency = *model});
@@ -111,30 +133,42 @@ class CopiesTest : public ::testing::TestWithParam<const char*> {
                                              .consistency = *model,
                                              .expected_rows = kCopiedKeys});
     RETURN_IF_ERROR(sparse.status());
+    return Tables{*std::move(session), *dense, *sparse};
+  }
+
+  static std::vector<Key> sparse_keys() {
+    std::vector<Key> keys;
+    for (Key key = 0; key < kCopiedKeys; ++key) keys.push_back(key * 977 + 5);
+    return keys;
+  }
+
+  absl::Status work(std::uint32_t rank) {
+    absl::StatusOr<Tables> tables = join(rank);
+    RETURN_IF_ERROR(tables.status());
+    auto& [session, dense, sparse] = *tables;
     std::vector<std::int64_t> ones(kCopiedKeys * 2, 1);
     std::vector<std::int64_t> counts(kCopiedKeys * 2);
     std::vector<double> halves(kCopiedKeys, 0.5);
     std::vector<double> sums(kCopiedKeys);
-    std::vector<Key> keys;
-    for (Key key = 0; key < kCopiedKeys; ++key) keys.push_back(key * 977 + 5);
+    const std::vector<Key> keys = sparse_keys();
     for (std::int64_t clock = 0; clock < kCopiedClocks; ++clock) {
-      RETURN_IF_ERROR(dense->push(KeyRange{0, kCopiedKeys}, ones));
-      RETURN_IF_ERROR(sparse->push(keys, halves));
-      RETURN_IF_ERROR((*session)->clock());
+      RETURN_IF_ERROR(dense.push(KeyRange{0, kCopiedKeys}, ones));
+      RETURN_IF_ERROR(sparse.push(keys, halves));
+      RETURN_IF_ERROR(session->clock());
       begun_ = std::max<std::int64_t>(begun_, clock);
       // So that the server ends amid the training, on any host.
       while (clock == kCopiedClocks * 2 / 3 && !has_changed_)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      RETURN_IF_ERROR(dense->pull(KeyRange{0, kCopiedKeys}, counts));
-      RETURN_IF_ERROR(sparse->pull(keys, sums));
+      RETURN_IF_ERROR(dense.pull(KeyRange{0, kCopiedKeys}, counts));
+      RETURN_IF_ERROR(sparse.pull(keys, sums));
       for (const std::int64_t count : counts) {
         if (count < clock + 1 || count > std::int64_t{kCopiedWorkers} * kCopiedClocks)
           return absl::DataLossError(fmt::format("{} at clock {}", count, clock));
       }
     }
-    RETURN_IF_ERROR((*session)->barrier());
-    RETURN_IF_ERROR(dense->pull(KeyRange{0, kCopiedKeys}, counts));
-    RETURN_IF_ERROR(sparse->pull(keys, sums));
+    RETURN_IF_ERROR(session->barrier());
+    RETURN_IF_ERROR(dense.pull(KeyRange{0, kCopiedKeys}, counts));
+    RETURN_IF_ERROR(sparse.pull(keys, sums));
     for (const std::int64_t count : counts) {
       if (count != std::int64_t{kCopiedWorkers} * kCopiedClocks)
         return absl::DataLossError(fmt::format("{} in the end", count));
@@ -146,10 +180,54 @@ class CopiesTest : public ::testing::TestWithParam<const char*> {
     return absl::OkStatus();
   }
 
-  /// Begins the workers. Each waits, at two thirds of its clocks, for has_changed_.
-  void begin() {
+  /// Worker 0 pushes; `pushed_` counts the pushes that have returned.
+  absl::Status push_on() {
+    absl::StatusOr<Tables> tables = join(0);
+    RETURN_IF_ERROR(tables.status());
+    const std::vector<std::int64_t> ones(kCopiedKeys * 2, 1);
+    const std::vector<double> halves(kCopiedKeys, 0.5);
+    const std::vector<Key> keys = sparse_keys();
+    for (std::int64_t push = 0; push < kCopiedClocks; ++push) {
+      while (push == kCopiedClocks / 2 && !has_changed_)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      RETURN_IF_ERROR(tables->dense.push(KeyRange{0, kCopiedKeys}, ones));
+      RETURN_IF_ERROR(tables->sparse.push(keys, halves));
+      pushed_ = push + 1;
+      begun_ = push;
+    }
+    return absl::OkStatus();
+  }
+
+  /// Worker 1 looks at what worker 0 has pushed, until that is all; it is late with news.
+  absl::Status read_on() {
+    absl::StatusOr<Tables> tables = join(1, std::chrono::milliseconds(50));
+    RETURN_IF_ERROR(tables.status());
+    std::vector<std::int64_t> counts(kCopiedKeys * 2);
+    std::vector<double> sums(kCopiedKeys);
+    const std::vector<Key> keys = sparse_keys();
+    const auto check = [](double found, std::int64_t pushed) {
+      return found < static_cast<double>(pushed)
+                 ? absl::DataLossError(fmt::format("finds {} after {} pushes", found, pushed))
+                 : absl::OkStatus();
+    };
+    for (std::int64_t pushed = 0; pushed < kCopiedClocks && !pushing_has_ended_;) {
+      pushed = pushed_;
+      RETURN_IF_ERROR(tables->dense.pull(KeyRange{0, kCopiedKeys}, counts));
+      for (const std::int64_t count : counts) RETURN_IF_ERROR(check(static_cast<double>(count), pushed));
+      pushed = pushed_;
+      RETURN_IF_ERROR(tables->sparse.pull(keys, sums));
+      for (const double sum : sums) RETURN_IF_ERROR(check(2 * sum, pushed));
+    }
+    return absl::OkStatus();
+  }
+
+  /// Begins the workers. Each waits somewhere for has_changed_.
+  void begin(const std::function<absl::Status(std::uint32_t rank)>& what) {
     for (std::uint32_t rank = 0; rank < kCopiedWorkers; ++rank)
-      workers_.emplace_back([this, rank] { statuses_[rank] = work(rank); });
+      workers_.emplace_back([this, what, rank] { statuses_[rank] = what(rank); });
+  }
+  void begin() {
+    begin([this](std::uint32_t rank) { return work(rank); });
   }
   /// Returns when `done()`, or when it has waited for too long.
   template <class Done>
@@ -158,9 +236,11 @@ class CopiesTest : public ::testing::TestWithParam<const char*> {
     while (!done() && std::chrono::steady_clock::now() < end)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  /// The workers go on with the last copy, to the end.
+  /// The workers go on with the last copy, to the end. REQUIRES: the others have ended
   void end(ServerCopy& last) {
-    shared_.set({.number = shared_.get().number + 1, .servers = {{last.address}}});
+    const std::uint64_t number = shared_.get().number + 1;
+    shared_.decide(number);
+    shared_.set({.number = number, .servers = {{last.address}}});
     has_changed_ = true;
     for (std::thread& worker : workers_) worker.join();
     for (const absl::Status& status : statuses_) EXPECT_TRUE(status.ok()) << status;
@@ -168,22 +248,28 @@ class CopiesTest : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(last.status.ok()) << last.status;
     last.thread = std::thread([] {});
   }
+  /// Gives the server's place to its copy when `begun_` has come so far.
+  void run(const std::function<absl::Status(std::uint32_t rank)>& what) {
+    const cluster::Configuration::Chain chain = shared_.get().servers[0];
+    auto serving = std::make_unique<ServerCopy>(shared_, chain[0]);
+    ServerCopy following(shared_, chain[1]);
+    begin(what);
+    wait_until([&] { return begun_ >= kCopiedClocks / 3; });
+    serving.reset();  // before its place is given to another one
+    end(following);
+  }
 
   SharedConfiguration shared_;
   std::vector<absl::Status> statuses_{kCopiedWorkers};
   std::vector<std::thread> workers_;
   std::atomic<std::int64_t> begun_ = -1;
   std::atomic<bool> has_changed_ = false;
+  std::atomic<std::int64_t> pushed_ = 0;
+  std::atomic<bool> pushing_has_ended_ = false;
 };
 
 TEST_P(CopiesTest, OneTakesThePlaceOfAServer) {
-  const cluster::Configuration::Chain chain = shared_.get().servers[0];
-  auto serving = std::make_unique<ServerCopy>(shared_, chain[0]);
-  ServerCopy following(shared_, chain[1]);
-  begin();
-  wait_until([&] { return begun_ >= kCopiedClocks / 3; });
-  serving.reset();  // before its place is given to another one
-  end(following);
+  run([this](std::uint32_t rank) { return work(rank); });
 }
 
 TEST_P(CopiesTest, OneThatHasJoinedTakesThePlaceOfAServer) {
@@ -203,9 +289,29 @@ TEST_P(CopiesTest, OneThatHasJoinedTakesThePlaceOfAServer) {
   end(joining);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, CopiesTest, ::testing::Values("bsp", "essp:1", "asp"), [](const auto& test) {
-  return std::string(test.param).substr(0, std::string(test.param).find(':'));
-});
+INSTANTIATE_TEST_SUITE_P(Models, CopiesTest,
+                         ::testing::Values("bsp", "essp:1", "asp", "sequential", "vap:0.5"),
+                         [](const auto& test) {
+                           return std::string(test.param).substr(0, std::string(test.param).find(':'));
+                         });
+
+/// Models whose reads must find what others were told of; here, each push that has returned, since each is
+/// more than the value bound lets others miss.
+class CopiedReadsTest : public CopiesTest {};
+
+TEST_P(CopiedReadsTest, FindWhatTheCopyHasTold) {
+  run([this](std::uint32_t rank) {
+    if (rank == 1) return read_on();
+    const absl::Status status = push_on();
+    pushing_has_ended_ = true;
+    return status;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CopiedReadsTest, ::testing::Values("sequential", "vap:0.5"),
+                         [](const auto& test) {
+                           return std::string(test.param).substr(0, std::string(test.param).find(':'));
+                         });
 
 }  // namespace
 }  // namespace verbena::testing

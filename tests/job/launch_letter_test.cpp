@@ -27,7 +27,7 @@ class StandardInput {
 };
 
 TEST(LaunchLetterTest, IsReadOnceAndLeavesNoInput) {
-  const auto written = write_letter({.report_to = 71, .rendezvous = 72, .stop_word = 73});
+  const auto written = write_letter({.report_to = 71, .rendezvous = 72, .stop_word = 73, .decided = 74});
   ASSERT_TRUE(written.ok()) << written.status();
   const StandardInput input(*written);
   ::close(*written);
@@ -37,6 +37,7 @@ TEST(LaunchLetterTest, IsReadOnceAndLeavesNoInput) {
   EXPECT_EQ(letter->report_to, 71);
   EXPECT_EQ(letter->rendezvous, 72);
   EXPECT_EQ(letter->stop_word, 73);
+  EXPECT_EQ(letter->decided, 74);
   char byte = 0;
   EXPECT_EQ(::read(STDIN_FILENO, &byte, 1), 0);  // the letter is no longer there
   const auto again = take_letter();

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -115,6 +116,8 @@ TEST_P(FailoverTest, OtherCopiesJoinAgainAndAgain) {
   const Ended ended = program->wait();
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_GT(killed, 1U) << "the run was over too soon";
+  EXPECT_THAT(verbena::testing::contents(folder_.path("metrics")),
+              AllOf(HasSubstr("\"kind\":\"join\""), HasSubstr("copy 2 of server")));
   EXPECT_EQ(model(), model_);
 }
 
@@ -161,6 +164,29 @@ TEST_P(OneFailoverTest, OneThatIsStoppedIsEndedAndReplaced) {
     EXPECT_EQ(ended.status, 0) << ended.err;
     EXPECT_THAT(ended.out + ended.err, HasSubstr("shows no sign of life, and is ended"));
     EXPECT_EQ(model(), model_);
+  }
+}
+
+/// Each token has one topic, so the counts of all words and topics are the tokens, if each update has counted
+/// once, and no worker has seen less than what others were told of.
+TEST_P(OneFailoverTest, TrainsUnderModelsWithoutClocks) {
+  for (const std::string consistency : {"sequential", "vap:2"}) {
+    SCOPED_TRACE(consistency);
+    forget();
+    const auto program = start({"--replicas", "1", "--allocation", "static"}, "model", consistency);
+    ASSERT_TRUE(wait_until_it_trains(*program));
+    for (const std::size_t number : {std::size_t{0}, std::size_t{1}})
+      ASSERT_GT(signal_server(*program, number, SIGKILL), 0);
+    const Ended ended = program->wait();
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_THAT(ended.out + ended.err, HasSubstr("the run goes on with the last copy of server 1"));
+    std::istringstream words(model().front());
+    int tokens = 0;
+    for (std::string word; std::getline(words, word);) {
+      for (std::size_t at = word.find(':'); at != std::string::npos; at = word.find(':', at + 1))
+        tokens += std::stoi(word.substr(at + 1));
+    }
+    EXPECT_EQ(tokens, 300);
   }
 }
 

@@ -51,7 +51,8 @@ void write_data(const SmallTraining& training, const std::string& path) {
 }
 
 std::unique_ptr<Program> SmallTrainingTest::start(const std::vector<std::string>& more,
-                                                  const std::string& output) const {
+                                                  const std::string& output,
+                                                  const std::string& consistency) const {
   const SmallTraining& training = GetParam();
   std::vector<std::string> all = {"run",
                                   training.application,
@@ -62,7 +63,7 @@ std::unique_ptr<Program> SmallTrainingTest::start(const std::vector<std::string>
                                   "--workers",
                                   "2",
                                   "--consistency",
-                                  "bsp",
+                                  consistency,
                                   "--slow",
                                   "worker=all,pause=10ms,every=1",
                                   "--output",

@@ -30,7 +30,8 @@ std::vector<SmallTraining> small_trainings();
 /// Some examples for it, in a file or folder of this name.
 void write_data(const SmallTraining& training, const std::string& path);
 
-/// Trains one in jobs of two servers and two workers under BSP, with a checkpoint after each iteration.
+/// Trains one in jobs of two servers and two workers, under BSP unless another model is given, with a
+/// checkpoint after each iteration.
 class SmallTrainingTest : public ::testing::TestWithParam<SmallTraining> {
  protected:
   SmallTrainingTest() { write_data(GetParam(), folder_.path("data")); }
@@ -38,7 +39,8 @@ class SmallTrainingTest : public ::testing::TestWithParam<SmallTraining> {
   /// The folder of the checkpoints.
   [[nodiscard]] std::string saved() const { return folder_.path("saved"); }
   [[nodiscard]] std::unique_ptr<Program> start(const std::vector<std::string>& more,
-                                               const std::string& output = "model") const;
+                                               const std::string& output = "model",
+                                               const std::string& consistency = "bsp") const;
   /// What that one has written, byte for byte; "" of a file that is not there.
   [[nodiscard]] std::vector<std::string> model(const std::string& output = "model") const;
 

@@ -1,8 +1,13 @@
 #include "tests/simulation/configurations.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
+
+#include <cassert>
 #include <cstddef>
 #include <utility>
+#include <variant>
+
+#include "cluster/stored_configuration.hpp"
 
 namespace verbena::simulation {
 
@@ -11,13 +16,12 @@ class Configurations::Source final : public cluster::ConfigurationSource {
   explicit Source(Configurations& all) : all_(all) {}
 
   [[nodiscard]] const cluster::Configuration& newest() const override { return newest_; }
+  [[nodiscard]] std::uint64_t decided() const override { return all_.decided_; }
   void poll(TimePoint now) override {
+    all_.look();
     for (; known_ < all_.all_.size(); ++known_) {
-      const Decided& next = all_.all_[known_];
-      if (!hears_at_) {
-        const auto most = static_cast<std::uint64_t>(all_.slowest_.count());
-        hears_at_ = next.at + Duration(known_ == 0 ? 0 : all_.random_() % (most + 1));
-      }
+      const Known& next = all_.all_[known_];
+      if (!hears_at_) hears_at_ = next.at + (known_ == 0 ? Duration(0) : all_.some_time());
       if (now < *hears_at_) return;
       newest_ = next.configuration;
       hears_at_.reset();
@@ -38,51 +42,67 @@ class Configurations::Source final : public cluster::ConfigurationSource {
   cluster::Configuration newest_;
 };
 
-void Configurations::begin(std::vector<cluster::Configuration::Chain> servers) {
-  waiting_.resize(servers.size());
-  const std::size_t count = servers.size();
+Duration Configurations::some_time() {
+  return Duration(random_() % (static_cast<std::uint64_t>(slowest_.count()) + 1));
+}
+
+/// Takes what is new in the store.
+void Configurations::look() {
+  if (state_.revision() == seen_) return;
+  seen_ = state_.revision();
+  const auto found = state_.execute(cluster::KeyRange{.key = cluster::kConfigurationKey}, now_());
+  const auto& entries = std::get<cluster::Snapshot>(*found).entries;
+  if (entries.empty()) return;
   all_.push_back(
-      {.at = now_(),
-       .configuration = {
-           .number = 1, .servers = std::move(servers), .joining = std::vector<std::string>(count)}});
+      {.at = now_(), .configuration = cluster::decode_configuration(entries.front().value).value()});
 }
 
-void Configurations::remove(const std::string& address) {
-  cluster::Configuration next = newest();
-  for (std::uint32_t server = 0; server < next.servers.size(); ++server) {
-    cluster::Configuration::Chain& chain = next.servers[server];
-    std::string& joining = next.joining[server];
-    // Who follows the one that is gone may have a part of what that one had.
-    if (joining == address || (!chain.empty() && chain.back() == address)) joining.clear();
-    std::erase(chain, address);
-    std::erase(waiting_[server], address);
-  }
-  decide(std::move(next));
+void Configurations::begin(std::vector<cluster::Configuration::Chain> servers) {
+  put(cluster::kConfigurationKey,
+      cluster::encode({.number = 1, .servers = std::move(servers), .joining = {}}));
+  look();
 }
 
-void Configurations::join(std::uint32_t server, const std::string& address) {
-  waiting_[server].push_back(address);
-  if (newest().joining[server].empty()) decide(newest());
+void Configurations::put(const std::string& key, const std::string& value) {
+  const auto done = state_.execute(
+      cluster::Transaction{.conditions = {}, .puts = {{.key = key, .value = value}}, .deletes = {}}, now_());
+  assert(done.ok());
+}
+
+void Configurations::join(const cluster::Controller::Copy& copy, const std::string& address) {
+  put(fmt::format("{}{}/{}", cluster::kNewcomersPrefix, copy.server, copy.copy), address);
+  admit();
 }
 
 void Configurations::has_joined(const std::string& address) {
-  cluster::Configuration next = newest();
-  for (std::uint32_t server = 0; server < next.servers.size(); ++server) {
-    if (next.joining[server] != address) continue;
-    next.servers[server].push_back(std::exchange(next.joining[server], ""));
-    ++joins_;
-    return decide(std::move(next));
-  }
+  put(cluster::kJoinedPrefix + address, "");
+  admit();
 }
 
-void Configurations::decide(cluster::Configuration next) {
-  ++next.number;
-  for (std::uint32_t server = 0; server < next.servers.size(); ++server) {
-    if (!next.joining[server].empty() || waiting_[server].empty() || next.servers[server].empty()) continue;
-    next.joining[server] = waiting_[server].front();
-    waiting_[server].pop_front();
-  }
-  all_.push_back({.at = now_(), .configuration = std::move(next)});
+/// Who decides does one thing after the other.
+void Configurations::admit() {
+  if (!is_deciding_) joins_ += controller_.take_joined(now_()).size();
+}
+
+/// Whoever decides may be slow before and after it, slower than others are who may know it already.
+void Configurations::decide(std::uint64_t number) {
+  sleep_(2 * some_time());
+  decided_ = number;
+  sleep_(2 * some_time());
+}
+
+void Configurations::remove(const cluster::Controller::Copy& ended) {
+  while (is_deciding_) sleep_(std::chrono::microseconds(20));
+  is_deciding_ = true;
+  const auto next = controller_.remove(ended, now_());
+  assert(next.ok() || absl::IsFailedPrecondition(next.status()));  // it was to join, and had no turn yet
+  is_deciding_ = false;
+  admit();
+}
+
+const cluster::Configuration& Configurations::newest() {
+  look();
+  return all_.back().configuration;
 }
 
 std::unique_ptr<cluster::ConfigurationSource> Configurations::source() {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,24 +14,28 @@
 
 #include "apps/simulation/scheduler.hpp"
 #include "cluster/configuration.hpp"
+#include "cluster/controller.hpp"
+#include "cluster/store_state.hpp"
 
 namespace verbena::simulation {
 
 /// Thread safety: none.
 class Configurations {
  public:
-  /// `slowest`: until a process has heard. `now`: the virtual time.
-  Configurations(std::uint64_t seed, Duration slowest, std::function<TimePoint()> now)
-      : random_(seed), slowest_(slowest), now_(std::move(now)) {}
+  /// `slowest`: until a process has heard. `now`: the virtual time. `sleep`: lets it pass.
+  Configurations(std::uint64_t seed, Duration slowest, std::function<TimePoint()> now,
+                 std::function<void(Duration)> sleep)
+      : random_(seed), slowest_(slowest), now_(std::move(now)), sleep_(std::move(sleep)) {}
 
   void begin(std::vector<cluster::Configuration::Chain> servers);
-  /// The process at that address has ended.
-  void remove(const std::string& address);
-  /// The process at that address wants to become a copy of the server: as soon as nobody else is joining it.
-  void join(std::uint32_t server, const std::string& address);
+  /// The process has ended. Returns when others may hear of it. REQUIRES: it joins, or the server has another
+  /// copy
+  void remove(const cluster::Controller::Copy& ended);
+  /// The process at that address wants to become a copy of a server, with a number that none had before.
+  void join(const cluster::Controller::Copy& copy, const std::string& address);
   /// It has all that the other copies have.
   void has_joined(const std::string& address);
-  [[nodiscard]] const cluster::Configuration& newest() const { return all_.back().configuration; }
+  [[nodiscard]] const cluster::Configuration& newest();
   /// How many have joined.
   [[nodiscard]] std::uint64_t joins() const { return joins_; }
 
@@ -41,18 +44,28 @@ class Configurations {
 
  private:
   class Source;
-  void decide(cluster::Configuration next);
-  struct Decided {
+  struct Known {
     TimePoint at;
     cluster::Configuration configuration;
   };
 
+  void look();
+  void put(const std::string& key, const std::string& value);
+  void admit();
+  void decide(std::uint64_t number);
+  [[nodiscard]] Duration some_time();
+
   std::mt19937_64 random_;
   const Duration slowest_;
   const std::function<TimePoint()> now_;
-  std::vector<Decided> all_;
-  std::vector<std::deque<std::string>> waiting_;  ///< to join, by server
+  const std::function<void(Duration)> sleep_;
+  cluster::StoreState state_;
+  cluster::Controller controller_{state_, [this](std::uint64_t number) { decide(number); }};
+  bool is_deciding_ = false;
+  std::uint64_t decided_ = 0;
   std::uint64_t joins_ = 0;
+  cluster::Revision seen_ = 0;  ///< of the store
+  std::vector<Known> all_;      ///< since they could be found in the store
 };
 
 }  // namespace verbena::simulation

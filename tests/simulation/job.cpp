@@ -97,8 +97,9 @@ class Job final : public World {
         scheduler_(scenario.scheduler),
         network_(scheduler_, scenario.network),
         history_(std::move(history)),
-        configurations_(scenario.network.seed + 7, scenario.slowest_news,
-                        [this] { return scheduler_.now(); }),
+        configurations_(
+            scenario.network.seed + 7, scenario.slowest_news, [this] { return scheduler_.now(); },
+            [this](Duration time) { scheduler_.sleep(scheduler_.now() + time); }),
         disasters_(scenario.disasters.begin(), scenario.disasters.end()),
         servers_(std::size_t{scenario.servers} * scenario.copies),
         workers_(scenario.workers),
@@ -173,7 +174,7 @@ class Job final : public World {
   void replace(std::uint32_t server);
   void end_the_rest();
   void compare_image(ServerNode& node, server::Server& server);
-  [[nodiscard]] bool is_in_chain(const ServerNode& node) const;
+  [[nodiscard]] bool is_in_chain(const ServerNode& node);
   void strike_disk(const DiskFault& fault, Process user);
   void fail_power();
   void end_the_waiting();
@@ -284,7 +285,7 @@ void Job::run_server(ServerNode& node) {
   node.status = server.status();
   if (server.ok()) {
     node.server = server->get();
-    if (node.joins) configurations_.join(rank, address_of(rank, copy));
+    if (node.joins) configurations_.join({.server = rank, .copy = copy}, address_of(rank, copy));
     if (node.lanes.empty()) {
       node.status = server::drive(**server, *transport, node.is_stopped);
     } else {
@@ -304,11 +305,11 @@ void Job::run_server(ServerNode& node) {
   // The copy that it has joined by is gone.
   node.is_called_off = absl::IsAborted(node.status);
   if (!node.is_called_off) return;
-  configurations_.remove(address_of(rank, copy));
+  configurations_.remove({.server = rank, .copy = copy});
   replace(rank);
 }
 
-bool Job::is_in_chain(const ServerNode& node) const {
+bool Job::is_in_chain(const ServerNode& node) {
   const cluster::Configuration::Chain& chain = configurations_.newest().servers[node.rank];
   return std::find(chain.begin(), chain.end(), address_of(node.rank, node.copy)) != chain.end();
 }
@@ -557,7 +558,7 @@ void Job::kill_a_copy(const Strike& strike) {
   network_.kill(*node->transport);
   scheduler_.sleep(scheduler_.now() + scenario_.slowest_news / 4);
   if (configurations_.newest().servers[strike.victim].front() == address) ++failovers_;
-  configurations_.remove(address);
+  configurations_.remove({.server = strike.victim, .copy = node->copy});
   if (scenario_.repairs) replace(strike.victim);
 }
 

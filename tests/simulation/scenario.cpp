@@ -402,22 +402,15 @@ Scenario make_checkpoints(std::uint64_t seed) {
 
 /// A scenario of another model, in which servers have copies, and one copy of each may die.
 Scenario make_failover(std::uint64_t seed) {
-  constexpr std::array kOf = {Model::kBsp,  Model::kSsp,   Model::kEssp, Model::kBoundedDelay,
-                              Model::kAsp,  Model::kABsp,  Model::kRows, Model::kChurn,
-                              Model::kRows, Model::kChurn, Model::kChurn};
+  constexpr std::array kOf = {Model::kBsp,  Model::kSsp,        Model::kEssp,       Model::kBoundedDelay,
+                              Model::kAsp,  Model::kABsp,       Model::kRows,       Model::kChurn,
+                              Model::kRows, Model::kChurn,      Model::kChurn,      Model::kVap,
+                              Model::kVap,  Model::kSequential, Model::kSequential, Model::kSequential};
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kFailover));
   const Model of = kOf[below(random, kOf.size())];
   Scenario scenario = make_scenario(of, seed);
   scenario.disasters.clear();
-  // Of which there are no copies.
-  const auto has_no_copies = [](const ConsistencyModel& model) {
-    return consistency::rules_of(model).acknowledges_at_once();
-  };
-  std::erase_if(scenario.tables,
-                [&](const TableShape& table) { return table.moves || has_no_copies(table.model); });
-  for (RowTable& table : scenario.row_tables) {
-    if (has_no_copies(table.model)) table.model = Bsp{};
-  }
+  std::erase_if(scenario.tables, [](const TableShape& table) { return table.moves; });  // there are no copies
   if (scenario.churn && !consistency::rules_of(scenario.churn->model).holds_updates_back) {
     scenario.churn->model = Bsp{};
     scenario.churn->age = 4 + static_cast<std::int64_t>(below(random, 2));
@@ -430,6 +423,14 @@ Scenario make_failover(std::uint64_t seed) {
   }
   scenario.copies = chance(random, 0.3) ? 3 : 2;
   scenario.slowest_news = microseconds(small(random, 3000));
+  if ((of == Model::kSequential || of == Model::kVap) && chance(random, 0.6)) {
+    // So that rows of servers that are gone can be read, by workers that hear late of it, and wait for
+    // nothing.
+    scenario.network.mapped = true;
+    scenario.read_path = ReadPath::kAuto;
+    scenario.slowest_news = microseconds(below(random, 10'000));
+    scenario.readers = static_cast<std::uint32_t>(below(random, scenario.workers));
+  }
   const auto moment = [&] {
     const std::uint64_t of_many = scenario.churn && chance(random, 0.7) ? 20 + below(random, 200) : 4;
     return microseconds(small(random, of_many * 1000));

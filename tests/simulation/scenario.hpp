@@ -104,9 +104,10 @@ struct Checkpoints {
 struct Scenario {
   std::uint64_t seed = 0;
   std::uint32_t servers = 1;
-  std::uint32_t copies = 1;  ///< of each server; more: it goes on when one dies
-  bool repairs = false;      ///< another copy joins when one has died
-  Duration slowest_news{0};  ///< of another configuration
+  std::uint32_t copies = 1;   ///< of each server; more: it goes on when one dies
+  bool repairs = false;       ///< another copy joins when one has died
+  Duration slowest_news{0};   ///< of another configuration
+  std::uint32_t readers = 0;  ///< the first of the workers push nothing, and read much in a clock
   std::uint32_t workers = 1;
   std::uint32_t lanes = 1;
   bool lane_tasks = false;  ///< each lane is driven by a task of its own, not by its server's

@@ -176,6 +176,7 @@ class Workload {
     const bool may_be_older = scenario_.calls && rules(table).cache != consistency::CacheRule::kNever;
     return !scenario_.async_pulls && !rules(table).pushes_eagerly && !may_be_older;
   }
+  [[nodiscard]] bool only_reads() const { return rank_ < scenario_.readers; }
   [[nodiscard]] std::uint32_t some_table() {
     return static_cast<std::uint32_t>(below(random_, tables_.size()));
   }
@@ -241,7 +242,9 @@ absl::Status Workload::run() {
       RETURN_IF_ERROR(iterate(leaves ? below(random_, 4) : UINT64_MAX));
     } else if (clock >= rests_until) {
       if (rests_until > 0 && clock == rests_until) RETURN_IF_ERROR(pull());
-      for (std::uint64_t more = below(random_, 8); more > 0; --more) RETURN_IF_ERROR(do_something());
+      constexpr std::uint64_t kMostOfReaders = 80;
+      for (std::uint64_t more = below(random_, only_reads() ? kMostOfReaders : 8); more > 0; --more)
+        RETURN_IF_ERROR(do_something());
       if (scenario_.rests && rank_ % 2 == 0 && chance(later_, 0.2)) {
         rests_until = clock + 1 + static_cast<Clock>(below(later_, kLongestRest));
         RETURN_IF_ERROR(intend_over(rests_until));
@@ -304,7 +307,7 @@ absl::Status Workload::do_something() {
   switch (below(random_, scenario_.async_pulls ? 6 : 5)) {
     case 0:
     case 1:
-      return push();
+      return only_reads() ? pull() : push();
     case 2:
     case 3:
       return pull();

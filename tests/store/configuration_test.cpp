@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -57,7 +60,7 @@ TEST(ConfigurationTest, AnythingElseIsRefused) {
 class StoredConfigurationTest : public ::testing::Test {
  protected:
   std::unique_ptr<StoredConfiguration> process() {
-    return std::make_unique<StoredConfiguration>(std::make_unique<LocalStore>(state_), "");
+    return std::make_unique<StoredConfiguration>(std::make_unique<LocalStore>(state_), "", decided_);
   }
   /// So that all that is on its way arrives.
   void poll(std::initializer_list<StoredConfiguration*> all) {
@@ -68,7 +71,13 @@ class StoredConfigurationTest : public ::testing::Test {
   }
 
   StoreState state_;
-  Controller controller_{state_};
+  const std::shared_ptr<std::atomic<std::uint64_t>> decided_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
+  std::function<void()> on_decision_ = [] {};
+  Controller controller_{state_, [this](std::uint64_t number) {
+                           decided_->store(number);
+                           on_decision_();
+                         }};
   TimePoint now_{seconds(100)};
 };
 
@@ -100,6 +109,26 @@ TEST_F(StoredConfigurationTest, CopiesAreRemovedUntilOneIsLeft) {
   poll({process.get()});
   EXPECT_EQ(process->newest().servers.front(), Configuration::Chain{"shm:a"});
   EXPECT_EQ(process->newest().number, 3U);
+}
+
+TEST_F(StoredConfigurationTest, IsDecidedBeforeAnybodyCanKnowIt) {
+  const auto process = this->process();
+  process->propose(kFirst);
+  poll({process.get()});
+  EXPECT_EQ(process->decided(), 0U);
+  std::uint64_t known = 0;
+  on_decision_ = [&] {
+    poll({process.get()});
+    known = process->newest().number;
+  };
+  ASSERT_TRUE(controller_.remove({.server = 0, .copy = 0}, now_).ok());
+  EXPECT_EQ(known, 1U);
+  EXPECT_EQ(process->decided(), 2U);
+  poll({process.get()});
+  EXPECT_EQ(process->newest().number, 2U);
+  on_decision_ = [] {};
+  ASSERT_FALSE(controller_.remove({.server = 0, .copy = 1}, now_).ok());
+  EXPECT_EQ(process->decided(), 2U) << "nobody would ever hear of it";
 }
 
 TEST_F(StoredConfigurationTest, SuspectsAreToldOnceAndOnlyIfTheyCanBeReplaced) {
@@ -175,6 +204,19 @@ TEST_F(StoredConfigurationTest, WhoFollowsOneThatIsGoneHasToJoinAnew) {
   EXPECT_EQ(member->newest().number, 3U);
   EXPECT_EQ(controller_.remove({.server = 0, .copy = 7}, now_).status().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StoredConfigurationTest, WhatADeadOneHasSaidComesTooLate) {
+  const auto member = process();
+  member->propose(kFirst);
+  poll({member.get()});
+  EXPECT_TRUE(absl::IsFailedPrecondition(controller_.remove({.server = 0, .copy = 2}, now_).status()));
+  const auto a = process();
+  a->join(0, 2, "shm:e");
+  poll({a.get()});
+  EXPECT_THAT(controller_.take_joined(now_), IsEmpty());
+  poll({member.get()});
+  EXPECT_EQ(member->newest(), kFirst);
 }
 
 TEST_F(StoredConfigurationTest, OneThatHasJoinedWhenTheOthersDieIsEnough) {

@@ -129,6 +129,7 @@ FixedTable::FixedTable(SessionCore& session, std::uint32_t number, const TableOp
     : TableCore(session, number, options, type),
       is_sparse_(options.key_space == KeySpace::kSparse),
       read_bound_(rules_.read_bound),
+      reads_only_what_serves_(rules_.acknowledges_at_once() && session.has_copies()),
       ships_ahead_(session.options().update_budget_mb_per_s > 0 && !rules_.holds_updates_back &&
                    !rules_.acknowledges_at_once() && protocol::FilterRule::find(options.filter)->sends_all()),
       ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()),
@@ -286,7 +287,7 @@ void FixedTable::refresh(Part& part) {
   part.reading = {.epoch = session_.epoch(),
                   .needed = needed_row_clock(),
                   .min_clock = min_clock,
-                  .allowed = readable && part.view->min_clock >= needed_min_clock(),
+                  .allowed = readable && part.view->min_clock >= needed_min_clock() && serves(part),
                   .has_outstanding = part.awaits_own && !part.outstanding.empty(),
                   .counter = &reads_at(min_clock)};
 }
@@ -442,8 +443,8 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
   Part& part = part_of(first);
   const auto fetchable = [&](Key key) {
     const Row row = part.range.row_of(key);
-    if (part.mapped != nullptr || !part.link->is_up() || part.view->min_clock < needed_min_clock() ||
-        part.has_unapplied(row))
+    if (part.mapped != nullptr || !part.link->is_up() || !serves(part) ||
+        part.view->min_clock < needed_min_clock() || part.has_unapplied(row))
       return false;
     const CachedRow* const cached = part.cached(row);
     return cached == nullptr || cached->clock() < needed_row_clock();

@@ -127,6 +127,15 @@ class FixedTable : public TableCore {
   /// the other.
   [[nodiscard]] virtual double in_transit(const Part& part, Row row) const = 0;
 
+  /// Called by each read before it looks whether rows may be read.
+  void heed_decisions() {
+    if (reads_only_what_serves_) session_.heed_decisions();
+  }
+  /// What the part's server holds is all that anybody can have been told of.
+  [[nodiscard]] bool serves(const Part& part) const {
+    return !reads_only_what_serves_ || session_.serves(*part.link);
+  }
+
   /// Adds a part that knows its range and the way to the server's rows. `is_mapped`: these are mapped.
   absl::Status add_part(std::unique_ptr<Part> part, bool is_mapped);
   /// What was cached of rows that the server was to keep fresh is gone.
@@ -136,6 +145,8 @@ class FixedTable : public TableCore {
 
   const bool is_sparse_;
   const consistency::Clock read_bound_;
+  /// A read must find what others were told of, and servers have copies, which may have told it.
+  const bool reads_only_what_serves_;
   const bool ships_ahead_;       ///< within a clock, as the update budget allows; without a filter
   const bool ships_in_a_clock_;  ///< for this reason or another
   /// Wherever the row is read, a read is the server's row plus the sum of this worker's updates of the clock,

@@ -51,6 +51,7 @@ bool GatherPull::ask() {
   if (call_ != nullptr) return true;
   std::vector<Key> asked;
   asks_for_rows_ = false;
+  table_.heed_decisions();
   std::erase_if(open_, [&](std::size_t index) {
     const Key key = keys[index];
     const protocol::KeyHash hash(key);

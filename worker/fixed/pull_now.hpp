@@ -20,6 +20,7 @@ template <class Keys>
 [[gnu::always_inline]] inline std::size_t FixedTable::pull_now(const Keys& keys, std::size_t from,
                                                                std::byte* out) {
   std::size_t next = from;
+  heed_decisions();
   while (next < keys.size()) {
     Part& part = part_of(keys[next]);
     if (part.reading.epoch != session_.epoch()) refresh(part);

@@ -38,6 +38,7 @@ bool SparseScan::advance() {
     again_ = nullptr;
     if (ticket_) part_.view->lookups.end(*std::exchange(ticket_, std::nullopt));
   }
+  if (!has_begun_) table_.heed_decisions();
   if (!has_begun_ && !may_begin()) {
     if (part_.view->min_clock < table_.needed_min_clock()) awaited = nullptr;
     return false;
@@ -72,7 +73,7 @@ bool SparseScan::read_again() {
 /// The server's rows are as fresh as a pull must find them, and have all that a pull must find of what this
 /// worker has sent.
 bool SparseScan::may_begin() const {
-  return part_.link->is_up() && part_.view->min_clock >= table_.needed_min_clock() &&
+  return part_.link->is_up() && table_.serves(part_) && part_.view->min_clock >= table_.needed_min_clock() &&
          (!part_.awaits_own || part_.outstanding.empty());
 }
 

@@ -211,6 +211,7 @@ template <class Keys, class Use>
                                                                const Use& use) {
   std::array<Ahead, base::kKeysTogether> ahead;
   const std::size_t row_bytes = layout_.row_bytes;
+  heed_decisions();
   ++calls_;
   while (from < keys.size()) {
     const std::size_t count = std::min(base::kKeysTogether, keys.size() - from);
@@ -302,6 +303,7 @@ std::size_t SparseTable::pull_at(const KeyList& keys, std::span<std::uint64_t> p
   std::array<const std::byte*, base::kKeysTogether> ahead;
   const std::size_t row_bytes = layout_.row_bytes;
   ++calls_;
+  heed_decisions();
   for (std::size_t begin = 0; begin < keys.size(); begin += base::kKeysTogether) {
     const std::size_t count = std::min(base::kKeysTogether, keys.size() - begin);
     for (std::size_t i = 0; i < count; ++i) {
@@ -424,6 +426,7 @@ std::shared_ptr<Operation> SparseTable::make_pull(const Keys& keys, std::size_t 
 }
 
 bool SparseTable::advance(SparsePull& pull) {
+  heed_decisions();
   for (;;) {
     if (!pull.reads.post()) return false;
     pull.awaited = nullptr;
@@ -569,8 +572,8 @@ bool SparseTable::begin(SparsePull& pull, Item& item) {
     item.stage = Stage::kDone;
     return true;
   }
-  if (part.sparse->is_mapped() || !part.link->is_up() || part.view->min_clock < needed_min_clock() ||
-      part.has_unapplied(part.range.row_of(key)))
+  if (part.sparse->is_mapped() || !part.link->is_up() || !serves(part) ||
+      part.view->min_clock < needed_min_clock() || part.has_unapplied(part.range.row_of(key)))
     return false;
   SparseView& view = *part.sparse;
   item.clock = part.view->min_clock;

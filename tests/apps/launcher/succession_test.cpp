@@ -1,0 +1,69 @@
+#include "apps/launcher/succession.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "apps/launcher/shared_word.hpp"
+
+namespace verbena::apps {
+namespace {
+
+/// One process that is its own launcher.
+class SuccessionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto secret = transport::Secret::random();
+    ASSERT_TRUE(secret.ok()) << secret.status();
+    auto begun = Succession::begin(*secret);
+    ASSERT_TRUE(begun.ok()) << begun.status();
+    succession_ = *std::move(begun);
+    auto mapped = SharedWord::map(::dup(succession_->decided_descriptor()));
+    ASSERT_TRUE(mapped.ok()) << mapped.status();
+    const auto word = std::make_shared<const SharedWord>(*std::move(mapped));
+    configuration_ = configuration_of(::getpid(), *secret, {word, &word->word()});
+  }
+
+  [[nodiscard]] bool comes_to_know(std::uint64_t number) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (configuration_->newest().number < number && std::chrono::steady_clock::now() < end) {
+      succession_->poll([](const auto&) {}, [&](const auto& copy) { joined_.push_back(copy); });
+      configuration_->poll(std::chrono::steady_clock::now());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return configuration_->newest().number == number;
+  }
+
+  std::unique_ptr<Succession> succession_;
+  std::shared_ptr<cluster::StoredConfiguration> configuration_;
+  std::vector<Succession::Copy> joined_;
+};
+
+TEST_F(SuccessionTest, ProcessesSeeWhatIsDecidedBeforeTheyHearOfIt) {
+  configuration_->propose({.number = 1, .servers = {{"shm:a", "shm:b"}}});
+  ASSERT_TRUE(comes_to_know(1));
+  EXPECT_EQ(configuration_->decided(), 0U);
+  ASSERT_TRUE(succession_->remove({.server = 0, .copy = 0}).ok());
+  EXPECT_EQ(configuration_->decided(), 2U);
+  EXPECT_EQ(configuration_->newest().number, 1U);
+  ASSERT_TRUE(comes_to_know(2));
+  EXPECT_EQ(configuration_->newest().servers.front().front(), "shm:b");
+  // Who joins takes nobody's place, so that nothing needs to be seen before.
+  configuration_->join(0, 2, "shm:c");
+  ASSERT_TRUE(comes_to_know(3));
+  EXPECT_EQ(configuration_->newest().joining_of(0), "shm:c");
+  configuration_->has_joined("shm:c");
+  ASSERT_TRUE(comes_to_know(4));
+  EXPECT_EQ(configuration_->newest().servers.front().back(), "shm:c");
+  ASSERT_EQ(joined_.size(), 1U);
+  EXPECT_EQ(joined_[0], (Succession::Copy{.server = 0, .copy = 2}));
+  EXPECT_EQ(configuration_->decided(), 2U);
+}
+
+}  // namespace
+}  // namespace verbena::apps
