@@ -131,8 +131,7 @@ bool ImageSender::send(LogSender& to) {
     if (place.empty()) break;
     std::memcpy(place.data(), &header, sizeof header);
     if (start_bytes > 0) std::memcpy(place.data() + sizeof header, &start_, sizeof start_);
-    // What was taken cannot be taken again, and a send cannot be refused now: there is room in the ring, and
-    // who is refused by the connection's queue tries this piece once more.
+    // There is room in the ring, but the connection's queue may be full: then it is this piece's turn again.
     const auto [extent, offset] = std::pair(extent_, offset_);
     take(place.subspan(sizeof header + start_bytes));
     if (!to.send(place)) {

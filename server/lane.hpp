@@ -28,9 +28,10 @@
 //  9. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
 //     of the clocks by which each worker is ahead; protocol::kMaxOpenCalls calls and their results for each
-//     worker, and one for each observer; what a sparse table's admission counts; of rows that are gone, as
-//     many as SparsePart says; one compressed message and what it becomes. If the system refuses memory for
-//     these, or for a sparse table that grows, the lane stops and says so: has_failed().
+//     worker, with copies twice as many results, and one call for each observer; what a sparse table's
+//     admission counts; of rows that are gone, as many as SparsePart says; one compressed message and what it
+//     becomes. If the system refuses memory for these, or for a sparse table that grows, the lane stops and
+//     says so: has_failed().
 //
 // Thread safety: enqueue(), take_outgoing() and take_inspected() from any thread; poll() from one thread at a
 // time.

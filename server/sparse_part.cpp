@@ -21,6 +21,18 @@ constexpr std::uint64_t kShareOfGone = 8;
 /// and no less than this.
 constexpr std::uint64_t kLeastGone = 4096;
 
+struct GoneRow {
+  std::uint64_t row = 0;
+  Key key = kNoKey;
+};
+
+/// `numbers` are all smaller than `end`.
+template <class Number>
+bool are_below(const std::vector<Number>& numbers, std::uint64_t end) {
+  return std::all_of(numbers.begin(), numbers.end(),
+                     [&](Number number) { return static_cast<std::uint64_t>(number) < end; });
+}
+
 }  // namespace
 
 using protocol::IndexAnswer;
@@ -202,22 +214,6 @@ TableMemory SparsePart::memory() const {
       next_segment_ * sizeof(protocol::IndexSegment) + protocol::kRootBytes + words * sizeof(std::uint64_t);
   return memory;
 }
-
-namespace {
-
-struct GoneRow {
-  std::uint64_t row = 0;
-  Key key = kNoKey;
-};
-
-/// `numbers` are all smaller than `end`.
-template <class Number>
-bool are_below(const std::vector<Number>& numbers, std::uint64_t end) {
-  return std::all_of(numbers.begin(), numbers.end(),
-                     [&](Number number) { return static_cast<std::uint64_t>(number) < end; });
-}
-
-}  // namespace
 
 void SparsePart::write_image(ImageWriter& out) const {
   out.put(next_row_);

@@ -179,7 +179,8 @@ void Launcher::end_suspect(const cluster::Controller::Suspect& suspect) {
 /// The child was killed, and a copy of it goes on; or it was to join, and the others go on without it.
 bool Launcher::is_replaced(Child& child, int wait_status) {
   if (!child.copy || child.history.killed || stopping_ || signal_ != 0) return false;
-  if (!child.joins && !WIFSIGNALED(wait_status)) return false;
+  // One that joins when workers have ended is dismissed, or killed, and nobody needs it.
+  if (child.joins ? !any_running(true) : !WIFSIGNALED(wait_status)) return false;
   const std::uint32_t server = child.copy->server;
   const absl::StatusOr<std::string> next = succession_->remove(*child.copy);
   if (absl::IsDataLoss(next.status())) return false;
