@@ -45,6 +45,11 @@ Chain::Chain(transport::Transport& transport, const ServerOptions& options, std:
 
 absl::Status Chain::take(WorkerMessage record) {
   if (!record.control && protocol::is_logged(record.message.header.kind)) ++record.worker->messages;
+  if (log_.is_dropped() && !record.control) {
+    // No copy gets it, so that it must not be seen here.
+    record.inbox->users = 0;
+    return absl::OkStatus();
+  }
   if (!log_.is_needed()) {
     if (record.travels) log_.pass();
     return host_.go_by(record);

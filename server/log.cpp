@@ -122,6 +122,7 @@ void Log::drop() {
   records_.clear();
   sent_ = 0;
   has_follower_ = false;
+  is_dropped_ = true;
 }
 
 }  // namespace verbena::server

@@ -102,6 +102,7 @@ class Log {
   [[nodiscard]] std::optional<WorkerMessage> take();
   /// The job has failed: what has not counted never will.
   void drop();
+  [[nodiscard]] bool is_dropped() const { return is_dropped_; }
 
  private:
   struct Entry {
@@ -117,6 +118,7 @@ class Log {
   std::uint64_t first_ = 1;  ///< the number of the first one that travels and has not been taken
   std::size_t sent_ = 0;     ///< so many of records_ are sent, or need not be
   bool has_follower_ = false;
+  bool is_dropped_ = false;
   LogSender* sender_ = nullptr;
 };
 
