@@ -113,24 +113,28 @@ void Controller::admit(TimePoint now) {
 void Controller::admit_joined(const Known& known, const Entry& entry, TimePoint now) {
   const std::optional<Copy> copy = copy_at(entry.key);
   Configuration next = known.configuration;
-  const bool is_joining = copy && next.joining[copy->server] == entry.key;
-  if (is_joining) {
-    ++next.number;
-    next.servers[copy->server].push_back(std::exchange(next.joining[copy->server], ""));
-  }
-  const absl::Status status = put(known, next, kJoinedPrefix + entry.key, now);
-  if (is_joining && status.ok()) joined_.push_back(*copy);
+  if (!copy || next.joining[copy->server] != entry.key) return forget(kJoinedPrefix + entry.key, now);
+  ++next.number;
+  next.servers[copy->server].push_back(std::exchange(next.joining[copy->server], ""));
+  if (put(known, next, kJoinedPrefix + entry.key, now).ok()) joined_.push_back(*copy);
 }
 
 void Controller::let_join(const Known& known, const Entry& entry, TimePoint now) {
   const std::optional<Copy> copy = parse_copy(entry.key);
   Configuration next = known.configuration;
-  if (!copy || copy->server >= next.servers.size() || next.servers[copy->server].empty()) return;
-  if (ended_.contains(*copy)) return;               // what it has said came late
+  // What one that has ended has said came late.
+  const bool may_join = copy && !ended_.contains(*copy) && copy->server < next.servers.size() &&
+                        !next.servers[copy->server].empty();
+  if (!may_join) return forget(kNewcomersPrefix + entry.key, now);
   if (!next.joining[copy->server].empty()) return;  // later
   ++next.number;
   next.joining[copy->server] = entry.value;
   if (put(known, next, kNewcomersPrefix + entry.key, now).ok()) addresses_[*copy] = entry.value;
+}
+
+/// An entry that says nothing new, or nothing that can be.
+void Controller::forget(const std::string& key, TimePoint now) {
+  state_.execute(Transaction{.conditions = {}, .puts = {}, .deletes = {prefix_ + key}}, now).IgnoreError();
 }
 
 std::vector<Controller::Suspect> Controller::take_suspects(TimePoint now) {

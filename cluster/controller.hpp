@@ -64,6 +64,7 @@ class Controller {
   void admit(TimePoint now);
   void admit_joined(const Known& known, const Entry& entry, TimePoint now);
   void let_join(const Known& known, const Entry& entry, TimePoint now);
+  void forget(const std::string& key, TimePoint now);
   [[nodiscard]] std::optional<Copy> copy_at(const std::string& address) const;
 
   StoreState& state_;

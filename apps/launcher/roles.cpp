@@ -62,13 +62,13 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
   if (role.addresses != nullptr) {
     const std::string own = transport.listening_address();
     RETURN_IF_ERROR(job::check_can_be_found(own));
-    if (role.joins) configuration->join(role.rank % job.servers, role.rank / job.servers, own);
-  }
-  if (role.addresses != nullptr && !role.joins) {
-    const std::string own = transport.listening_address();
-    const absl::StatusOr<std::vector<std::string>> met = role.addresses->addresses(own, stop);
-    if (!met.ok()) return met.status();
-    if (configuration != nullptr) configuration->propose(first_configuration(job, *met));
+    if (role.joins) {
+      configuration->join(role.rank % job.servers, role.rank / job.servers, own);
+    } else {
+      const absl::StatusOr<std::vector<std::string>> met = role.addresses->addresses(own, stop);
+      if (!met.ok()) return met.status();
+      if (configuration != nullptr) configuration->propose(first_configuration(job, *met));
+    }
   }
   if (shares_cores(job)) ask_for_short_slices();
   return server::drive(**made, transport, stop);
