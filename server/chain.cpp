@@ -25,6 +25,11 @@ constexpr auto kPatience = std::chrono::seconds(30);
 /// For one that joins: the job stands still meanwhile.
 constexpr auto kPatienceWithJoining = std::chrono::seconds(2);
 
+/// Its worker counts it, and says it again if it must.
+bool is_numbered(const WorkerMessage& record) {
+  return !record.control && protocol::is_logged(record.message.header.kind);
+}
+
 }  // namespace
 
 Chain::Chain(transport::Transport& transport, const ServerOptions& options, std::uint32_t lanes,
@@ -44,7 +49,7 @@ Chain::Chain(transport::Transport& transport, const ServerOptions& options, std:
 }
 
 absl::Status Chain::take(WorkerMessage record) {
-  if (!record.control && protocol::is_logged(record.message.header.kind)) ++record.worker->messages;
+  if (is_numbered(record)) ++record.worker->messages;
   if (log_.is_dropped() && !record.control) {
     // No copy gets it, so that it must not be seen here.
     record.inbox->users = 0;
@@ -52,10 +57,15 @@ absl::Status Chain::take(WorkerMessage record) {
   }
   if (!log_.is_needed()) {
     if (record.travels) log_.pass();
-    return host_.go_by(record);
+    return go_by(record);
   }
   log_.add(std::move(record));
   return absl::OkStatus();
+}
+
+absl::Status Chain::go_by(const WorkerMessage& record) {
+  if (is_numbered(record)) ++record.worker->messages_counted;
+  return host_.go_by(record);
 }
 
 bool Chain::poll() {
@@ -69,7 +79,7 @@ bool Chain::poll() {
     worked = true;
     Peer& worker = *record->worker;
     if (worker.refused) continue;
-    if (const absl::Status status = host_.go_by(*record); !status.ok()) {
+    if (const absl::Status status = go_by(*record); !status.ok()) {
       host_.fail(absl::Status(status.code(),
                               fmt::format("worker {}: {}", worker.worker, std::string(status.message()))));
       return true;

@@ -58,10 +58,6 @@ class Chain {
   /// There may be other copies, now or later.
   [[nodiscard]] bool is_replicated() const { return source_ != nullptr; }
   [[nodiscard]] bool serves() const { return serves_; }
-  /// How many of the worker's bulk messages count (Peer::messages has those that wait in the log, too).
-  [[nodiscard]] std::uint64_t counted_messages(const Peer& worker) const {
-    return worker.messages - log_.waiting_of(worker);
-  }
   /// The configuration that it goes by.
   [[nodiscard]] std::uint64_t configuration() const { return number_; }
   /// The first one of the chain has said that all is over.
@@ -88,6 +84,8 @@ class Chain {
   void on_gone(const Peer& peer);
 
  private:
+  /// The record counts.
+  absl::Status go_by(const WorkerMessage& record);
   void follow_configuration();
   void adopt(const cluster::Configuration& newest);
   void connect();

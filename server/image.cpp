@@ -57,6 +57,7 @@ void load_workers(ImageReader& in, const Shards& shards, std::span<Peer* const> 
     worker->clock = known.clock;
     worker->ended = known.ended;
     worker->messages = known.messages;
+    worker->messages_counted = known.messages;
     worker->tables_opened = std::min(known.tables_opened, static_cast<std::uint32_t>(shards.size()));
     worker->left = known.left != 0;
   }
@@ -64,8 +65,8 @@ void load_workers(ImageReader& in, const Shards& shards, std::span<Peer* const> 
 
 }  // namespace
 
-Image make_image(const Shards& shards, std::span<Peer* const> workers,
-                 std::span<const std::uint64_t> messages, const Progress& progress, const LaneImages& lanes) {
+Image make_image(const Shards& shards, std::span<Peer* const> workers, const Progress& progress,
+                 const LaneImages& lanes) {
   Image image;
   ImageWriter out;
   out.put(progress.left);
@@ -76,7 +77,7 @@ Image make_image(const Shards& shards, std::span<Peer* const> workers,
   for (const Peer* const worker : workers) {
     out.put(WorkerImage{.clock = worker->clock,
                         .ended = worker->ended,
-                        .messages = messages[worker->worker],
+                        .messages = worker->messages_counted,
                         .tables_opened = worker->tables_opened,
                         .left = worker->left ? 1U : 0U});
   }

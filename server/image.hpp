@@ -69,9 +69,9 @@ struct Image {
   std::vector<std::span<const std::byte>> bulk;  ///< in the shards' memory
 };
 
-/// `messages`: by worker, how many of its bulk messages count. REQUIRES: `lanes`.are_written()
-Image make_image(const Shards& shards, std::span<Peer* const> workers,
-                 std::span<const std::uint64_t> messages, const Progress& progress, const LaneImages& lanes);
+/// REQUIRES: `lanes`.are_written()
+Image make_image(const Shards& shards, std::span<Peer* const> workers, const Progress& progress,
+                 const LaneImages& lanes);
 
 /// What an image's head says, once the shards are made.
 struct LoadedHead {

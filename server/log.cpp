@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -58,13 +57,6 @@ std::span<std::byte> LogSender::place(std::size_t bytes) {
 
 bool LogSender::send(std::span<const std::byte> placed) {
   return ring_->try_send(placed, *memory_) == transport::SendResult::kSent;
-}
-
-std::uint64_t Log::waiting_of(const Peer& worker) const {
-  return static_cast<std::uint64_t>(std::count_if(records_.begin(), records_.end(), [&](const Entry& entry) {
-    const WorkerMessage& record = entry.record;
-    return record.worker == &worker && !record.control && protocol::is_logged(record.message.header.kind);
-  }));
 }
 
 void Log::add(WorkerMessage record) {

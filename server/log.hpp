@@ -84,8 +84,6 @@ class Log {
   [[nodiscard]] std::uint64_t counted() const { return first_ - 1; }
   /// How many records there have been that travel.
   [[nodiscard]] std::uint64_t records() const { return first_ + waiting_to_travel() - 1; }
-  /// Of the worker's bulk messages, how many are here and do not count yet.
-  [[nodiscard]] std::uint64_t waiting_of(const Peer& worker) const;
   /// One that travels has counted at once. REQUIRES: !is_needed()
   void pass() { ++first_; }
 

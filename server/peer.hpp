@@ -65,10 +65,13 @@ struct Peer {
   std::unique_ptr<PushChannel> pushes;
   AnswerQueue answers;
   // Of a worker, in a job with copies of servers:
-  std::uint64_t messages = 0;            ///< is_logged() ones that are in the log, or count already
-  bool has_come_back = false;            ///< it was a worker of another copy of this server before
-  bool has_adopted = false;              ///< and is one of this copy now
-  std::optional<protocol::Hello> hello;  ///< it goes by a configuration that this server has not heard of yet
+  std::uint64_t messages = 0;          ///< is_logged() bulk ones that are in the log, or count already
+  std::uint64_t messages_counted = 0;  ///< of these, that count
+  bool has_come_back = false;          ///< it was a worker of another copy of this server before
+  bool has_adopted = false;            ///< and is one of this copy now
+  /// It waits: it goes by a configuration that this server has not heard of yet, or not all of its messages
+  /// here count.
+  std::optional<protocol::Hello> hello;
   // Or it is another copy of this server:
   bool is_predecessor = false;     ///< this server follows it
   std::unique_ptr<LogSender> log;  ///< it follows this server

@@ -326,7 +326,7 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   const auto is_ahead = [&] {
     if (!hello.is_back || hello.worker >= workers_.size()) return false;
     const Peer& worker = *workers_[hello.worker];
-    return chain_.counted_messages(worker) < worker.messages;
+    return worker.messages_counted < worker.messages;
   };
   if (chain_.is_replicated() && (hello.configuration > chain_.configuration() || is_ahead())) {
     peer.hello = hello;
@@ -483,9 +483,7 @@ std::optional<Image> Server::take_image() {
       enqueue(lane, {.kind = LaneTask::Kind::kState, .state = task});
   }
   if (!lane_images_->are_written()) return std::nullopt;
-  std::vector<std::uint64_t> messages;
-  for (const Peer* const worker : workers_) messages.push_back(chain_.counted_messages(*worker));
-  Image image = make_image(shards_, workers_, messages, progress_, *lane_images_);
+  Image image = make_image(shards_, workers_, progress_, *lane_images_);
   lane_images_.reset();
   return image;
 }
