@@ -37,8 +37,9 @@ struct SessionCount {
   const char* name;
   std::uint64_t SessionStatistics::*value;
 };
-inline constexpr std::array<SessionCount, 11> kSessionCounts = {
+inline constexpr std::array<SessionCount, 12> kSessionCounts = {
     {{"rows_pulled", &SessionStatistics::rows_pulled},
+     {"rows_gathered", &SessionStatistics::rows_gathered},
      {"rows_pushed", &SessionStatistics::rows_pushed},
      {"rows_eagerly_received", &SessionStatistics::rows_eagerly_received},
      {"rows_shipped", &SessionStatistics::rows_shipped},

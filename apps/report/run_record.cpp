@@ -170,6 +170,12 @@ std::optional<double> RunRecord::share_local() const {
   return all > 0 ? std::optional(static_cast<double>(near) / static_cast<double>(all)) : std::nullopt;
 }
 
+std::optional<double> RunRecord::share_gathered() const {
+  const std::uint64_t gathered = total(&SessionStatistics::rows_gathered);
+  if (gathered == 0) return std::nullopt;
+  return static_cast<double>(gathered) / static_cast<double>(total(&SessionStatistics::rows_pulled));
+}
+
 std::optional<double> RunRecord::share_shipped() const {
   const std::uint64_t kept = total(&SessionStatistics::rows_kept_back);
   const std::uint64_t shipped = total(&SessionStatistics::rows_shipped);

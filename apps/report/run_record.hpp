@@ -83,6 +83,8 @@ class RunRecord {
   /// had a replica in its memory. What replicas send to owners counts as pushed elsewhere. nullopt if there
   /// were no such rows.
   [[nodiscard]] std::optional<double> share_local() const;
+  /// Of the rows that were pulled, those that servers gathered. nullopt: none.
+  [[nodiscard]] std::optional<double> share_gathered() const;
   /// Of updates of rows at the ends of clocks, those that were sent. nullopt if no filter has kept any back.
   [[nodiscard]] std::optional<double> share_shipped() const;
   /// Of the messages with updates of static tables' rows, for each of those that were pushed in a clock,

@@ -92,12 +92,14 @@ struct SessionOptions {
   std::size_t inbox_bytes = std::size_t{8} << 20;
   /// Ring per server for eager pushes to this worker.
   std::size_t push_ring_bytes = std::size_t{8} << 20;
-  /// Rows of sparse tables of at most gather_row_bytes that lie on another host: if at least gather_keys of
-  /// the keys of a pull are left from the first one on that is not at hand, the server puts those that are
-  /// not into one message for each lane, instead of this worker reading each by itself. A network carries
-  /// many narrow rows at once for less, but it takes the server's processor some tens of nanoseconds for
-  /// each. 0 bytes: never.
-  std::size_t gather_row_bytes = 32;
+  /// Rows of sparse tables that lie on another host can be *gathered*: the server puts those of a pull that
+  /// are not at hand into one message for each lane, instead of this worker reading each by itself. A network
+  /// carries many narrow rows at once for less, but it takes the server's processor some tens of nanoseconds
+  /// for each. This is done for rows of at most gather_row_bytes, if at least gather_keys of the keys of a
+  /// pull are left from the first one on that is not at hand. 0 bytes: never. nullopt: if it takes less time
+  /// here, which each table's first pulls measure for their number of keys, and later ones measure again,
+  /// ever more rarely.
+  std::optional<std::size_t> gather_row_bytes = std::nullopt;
   std::size_t gather_keys = 64;
   /// How much of a clock's updates may be sent to each server before the clock ends, in megabytes (10⁶ bytes)
   /// per second, the most important rows first: managed communication, for models that do not hold updates
@@ -178,6 +180,8 @@ struct SessionStatistics {
   /// Time blocked in any call: for other workers, for a server's answer, at a full ring, at connect().
   double waited_seconds = 0;
   std::uint64_t rows_pulled = 0;
+  /// Of these, rows of sparse tables that their servers gathered (SessionOptions::gather_row_bytes).
+  std::uint64_t rows_gathered = 0;
   std::uint64_t rows_pushed = 0;
   std::uint64_t rows_eagerly_received = 0;
   std::uint64_t rows_shipped = 0;        ///< updates of rows of static tables that were sent to servers

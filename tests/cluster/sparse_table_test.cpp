@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <unordered_map>
@@ -99,6 +100,35 @@ INSTANTIATE_TEST_SUITE_P(Paths, GrowthTest,
                                            Reading{"FromAfar", ReadPath::kCached},
                                            Reading{"Gathered", ReadPath::kCached, true}),
                          [](const auto& test) { return std::string(test.param.name); });
+
+/// The first pulls of a size go both ways, of which the session then knows the better one.
+TEST(SparseTableTest, RowsFromAfarComeBothWaysAtFirst) {
+  ClusterOptions options = over(Maps::kNone, 1, 1);
+  const ClusterResult result = run_cluster(options, [](Session& session) -> absl::Status {
+    auto table = session.table<float>(
+        {.name = "rows", .key_space = KeySpace::kSparse, .width = 16, .consistency = Sequential{}});
+    RETURN_IF_ERROR(table.status());
+    std::vector<Key> keys(100);
+    std::iota(keys.begin(), keys.end(), Key{1});
+    std::vector<float> values(keys.size() * 16, 1);
+    RETURN_IF_ERROR(table->push(keys, values));
+    RETURN_IF_ERROR(session.barrier());
+    std::uint64_t gathering_pulls = 0;
+    for (int pull = 0; pull < 8; ++pull) {
+      const std::uint64_t before = session.statistics().rows_gathered;
+      RETURN_IF_ERROR(table->pull(keys, values));
+      const std::uint64_t gathered = session.statistics().rows_gathered - before;
+      if (gathered != 0 && gathered != keys.size()) return wrong("a part of the rows was gathered");
+      gathering_pulls += gathered / keys.size();
+      if (!std::all_of(values.begin(), values.end(), [](float value) { return value == 1; }))
+        return wrong("a row has other values");
+    }
+    if (gathering_pulls != 4)
+      return wrong(fmt::format("{} of the first 8 pulls were gathered", gathering_pulls));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
 
 /// Rows that are gathered: narrow and wide ones, those that there are not, own updates that are not sent and
 /// those that are, pulls of more keys than a message takes.

@@ -379,6 +379,8 @@ void Job::run_worker(std::uint32_t rank) {
   node.transport = transport.get();
   if (const Strike* const strike = find_strike(Disaster::kWorkerLacksMemory, rank))
     transport->refuse_regions_after(strike->regions, [this, strike] { note_struck(*strike); });
+  std::optional<std::size_t> gather_row_bytes;
+  if (scenario_.gathers) gather_row_bytes = *scenario_.gathers ? SIZE_MAX : 0;
   SessionOptions options{.rank = rank,
                          .workers = scenario_.workers,
                          .node = scenario_.nodes[rank],
@@ -390,7 +392,7 @@ void Job::run_worker(std::uint32_t rank) {
                          .configuration = configuration_source(),
                          .inbox_bytes = scenario_.inbox_bytes,
                          .push_ring_bytes = scenario_.push_ring_bytes,
-                         .gather_row_bytes = scenario_.gathers ? SIZE_MAX : 0,
+                         .gather_row_bytes = gather_row_bytes,
                          .gather_keys = 1,
                          .update_budget_mb_per_s = scenario_.update_budget_mb_per_s};
   options.resume = scenario_.resume;

@@ -128,8 +128,9 @@ struct Scenario {
   std::size_t inbox_bytes = 0;
   std::size_t push_ring_bytes = 0;
   bool async_pulls = false;
-  bool calls = false;    ///< workers call server functions
-  bool gathers = false;  ///< rows of sparse tables are not read from afar, but gathered
+  bool calls = false;  ///< workers call server functions
+  /// Rows of sparse tables are not read from afar, but gathered. nullopt: what takes less time.
+  std::optional<bool> gathers = false;
   double push_budget_mb_per_s = 0;
   double update_budget_mb_per_s = 0;
   /// ServerOptions::outlives_workers and SessionOptions::outlives_servers. REQUIRES: all tables move

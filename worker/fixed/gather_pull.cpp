@@ -19,8 +19,9 @@ constexpr std::size_t kMostKeys = 8192;
 
 }  // namespace
 
-GatherPull::GatherPull(SparseTable& table, const Keys& of, std::size_t next, std::byte* out)
-    : Operation("pull"), table_(table), out_(out), open_(of.size() - next) {
+GatherPull::GatherPull(SparseTable& table, const Keys& of, std::size_t next, std::byte* out,
+                       const std::optional<PullWays::Trip>& trip)
+    : Operation("pull"), table_(table), out_(out), open_(of.size() - next), trip_(trip) {
   set_keys(of);
   std::iota(open_.begin(), open_.end(), next);
 }
@@ -43,6 +44,7 @@ bool GatherPull::advance() {
     take_answers(*call);
     if (!table_.session_.status().ok()) return false;
   }
+  table_.note_end(trip_);
   return true;
 }
 
@@ -99,6 +101,7 @@ void GatherPull::take(const FunctionCallOperation::Answer& answer) {
     const Key key = answer.keys[i];
     std::byte* const out = out_ + open_[answer.indexes[i]] * row_bytes;
     const std::optional<GatheredRows::Found> found = rows.next();
+    ++table_.session_.counters().rows_gathered;
     if (!found) {
       table_.take_absent(part, key, answer.clock, out);
     } else if (is_newest) {

@@ -1,6 +1,7 @@
 #include "worker/fixed/sparse_table.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
@@ -35,6 +36,8 @@ constexpr std::size_t kBucketsAnItem = 3;  // its own, the next one, and the ove
 constexpr int kMostRetired = 1000;
 /// Of a table, whose places a worker remembers: some 200 MB.
 constexpr std::size_t kMostKnownRows = std::size_t{1} << 23;
+/// Rows of up to so many bytes are gathered as long as nothing has been measured.
+constexpr std::size_t kNarrowRowBytes = 32;
 /// Of a row that has not been found (RowHandles). Others say the part, by its place in parts_, and the row.
 constexpr std::uint64_t kNoPlace = UINT64_MAX;
 
@@ -52,13 +55,16 @@ std::uint64_t word_of(std::span<const std::byte> bytes, std::size_t index) {
 
 }  // namespace
 
-SparsePull::SparsePull(SparseTable& table, const Keys& from, std::size_t next, std::byte* out)
-    : Operation("pull"), table_(table), out_(out), next_(next) {
+SparsePull::SparsePull(SparseTable& table, const Keys& from, std::size_t next, std::byte* out,
+                       const std::optional<PullWays::Trip>& trip)
+    : Operation("pull"), table_(table), out_(out), next_(next), trip_(trip) {
   set_keys(from);
 }
 
 bool SparsePull::advance() {
-  return table_.advance(*this);
+  if (!table_.advance(*this)) return false;
+  table_.note_end(trip_);
+  return true;
 }
 
 std::string SparsePull::other_wait() const {
@@ -71,6 +77,7 @@ SparseTable::SparseTable(SessionCore& session, std::uint32_t number, const Table
       initial_(protocol::InitialValues::find(options.initial, options.seed, type).value()),
       loses_rows_(options.eviction != protocol::kEvictNever),
       item_bytes_(kBucketsAnItem * sizeof(IndexBucket) + protocol::sparse_row_bytes(layout_.stride_bytes)),
+      ways_(layout_.row_bytes <= kNarrowRowBytes ? PullWays::Way::kGather : PullWays::Way::kReads),
       number_of_handles_(next_number_of_handles()) {}
 
 absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDescriptor& /*shard*/) {
@@ -418,11 +425,24 @@ void SparseTable::take_uncached(Part& part, Row row, const std::byte* values, co
 
 std::shared_ptr<Operation> SparseTable::make_pull(const Keys& keys, std::size_t next, std::byte* out) {
   const SessionOptions& options = session_.options();
-  const bool is_worth_a_message =
-      layout_.row_bytes <= std::min(options.gather_row_bytes, GatherPull::kMostRowBytes) &&
-      keys.size() - next >= options.gather_keys;
-  if (is_worth_a_message && !all_mapped_) return std::make_shared<GatherPull>(*this, keys, next, out);
-  return std::make_shared<SparsePull>(*this, keys, next, out);
+  const std::size_t rest = keys.size() - next;
+  bool gathers =
+      !all_mapped_ && rest >= options.gather_keys &&
+      layout_.row_bytes <= std::min(options.gather_row_bytes.value_or(SIZE_MAX), GatherPull::kMostRowBytes);
+  std::optional<PullWays::Trip> trip;
+  if (gathers && !options.gather_row_bytes) {
+    trip = ways_.begin(rest, session_.now());
+    gathers = trip->way == PullWays::Way::kGather;
+  }
+  if (gathers) return std::make_shared<GatherPull>(*this, keys, next, out, trip);
+  return std::make_shared<SparsePull>(*this, keys, next, out, trip);
+}
+
+void SparseTable::note_end(const std::optional<PullWays::Trip>& trip) {
+  if (!trip || !ways_.ended(*trip, session_.now())) return;
+  const bool gathers = ways_.chosen(trip->keys) == PullWays::Way::kGather;
+  spdlog::info("table '{}': pulls of about {} keys take less time here if {}", options().name, trip->keys,
+               gathers ? "their server gathers the rows" : "each row is read by itself");
 }
 
 bool SparseTable::advance(SparsePull& pull) {

@@ -14,6 +14,7 @@
 #include "protocol/initial_values.hpp"
 #include "protocol/sparse_index.hpp"
 #include "worker/fixed/fixed_table.hpp"
+#include "worker/fixed/pull_ways.hpp"
 #include "worker/fixed/sparse_view.hpp"
 
 namespace verbena::worker {
@@ -23,14 +24,18 @@ class SparseTable;
 /// A pull of rows that are not all at hand.
 class SparsePull final : public Operation {
  public:
-  /// Pulls the keys from the index `next` on.
-  SparsePull(SparseTable& table, const Keys& keys, std::size_t next, std::byte* out);
+  /// Pulls the keys from the index `next` on. `trip`: if how long it takes is to be known.
+  SparsePull(SparseTable& table, const Keys& keys, std::size_t next, std::byte* out,
+             const std::optional<PullWays::Trip>& trip);
 
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
     return milestone == Milestone::kClock;  // as FixedPull
   }
   [[nodiscard]] std::string other_wait() const override;
-  void on_lost_server(const ServerLink& /*link*/) override { begins_anew_ = true; }
+  void on_lost_server(const ServerLink& /*link*/) override {
+    begins_anew_ = true;
+    trip_.reset();
+  }
 
  private:
   friend class SparseTable;
@@ -77,6 +82,7 @@ class SparsePull final : public Operation {
   std::vector<DirectoryCopy> directories_;
   std::optional<LocalSpan> staging_;
   bool begins_anew_ = false;  ///< some reads have brought nothing
+  std::optional<PullWays::Trip> trip_;
 };
 
 class SparseTable : public FixedTable {
@@ -101,6 +107,7 @@ class SparseTable : public FixedTable {
   using Item = SparsePull::Item;
 
   std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;
+  void note_end(const std::optional<PullWays::Trip>& trip);
   /// Where a key's row is, as far as its index has been looked at.
   struct Ahead {
     protocol::KeyHash hash{0};
@@ -152,6 +159,7 @@ class SparseTable : public FixedTable {
   const bool loses_rows_;                  ///< rows may be taken away
   const std::size_t item_bytes_;           ///< of Item::staging
   bool all_mapped_ = true;                 ///< no part is read from afar
+  PullWays ways_;                          ///< of rows from afar, where the session's options leave it open
   std::uint64_t calls_ = 0;                ///< of look_up() and pull_at()
   const std::uint64_t number_of_handles_;  ///< RowHandles::table_
 };
