@@ -89,6 +89,7 @@ FinishedMessage finished(const json& object) {
   SessionStatistics& statistics = message.statistics;
   statistics.waited_seconds = number(object.at("waited_seconds"));
   statistics.value_bound_waited_seconds = number(object.at("value_bound_waited_seconds"));
+  statistics.filter_seconds = number(object.at("filter_seconds"));
   const auto read_count = [&](const SessionCount& count) {
     statistics.*count.value = exact_number<std::uint64_t>(object.at(count.name));
   };
@@ -150,6 +151,7 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
 json statistics_json(const SessionStatistics& statistics) {
   json object = {{"waited_seconds", statistics.waited_seconds},
                  {"value_bound_waited_seconds", statistics.value_bound_waited_seconds},
+                 {"filter_seconds", statistics.filter_seconds},
                  {"reads_by_lag", statistics.staleness.reads_by_lag}};
   for (const SessionCount& count : kSessionCounts) object[count.name] = statistics.*count.value;
   for (const SessionCount& count : kDynamicRowCounts) object[count.name] = statistics.*count.value;

@@ -20,8 +20,9 @@ constexpr std::string_view kTheAdmission = "the admission";
 constexpr NamedParameter kCount[] = {{.name = "least", .usual = 2, .least = 1, .most = 255}};
 constexpr NamedParameter kProbability[] = {{.name = "p", .usual = 0.1, .least = 0, .most = 1}};
 
-/// With more, more than one key in two hundred is taken for one that has come before.
-constexpr std::uint64_t kKeysALine = 4;
+/// With more keys, more than one key in two hundred is taken for one that has come before.
+constexpr std::uint64_t kCountersAKey = 16;
+constexpr std::uint32_t kLineBits = 512;
 constexpr std::uint32_t kMostShift = 24;
 /// The hint may be any number: more sketches are made if the keys come.
 constexpr std::uint32_t kMostFirstShift = 8;
@@ -62,25 +63,32 @@ bool AdmissionRule::draws(Key key, const PushOrigin& origin) const {
 Admission::Admission(const AdmissionRule& rule, std::uint64_t expected) : rule_(rule) {
   if (rule.least() == 1) return;
   parts_.resize(SparsePlacement::kParts);
-  const std::uint64_t lines = expected / SparsePlacement::kParts / kKeysALine;
+  counter_bits_ = rule.least() <= 4 ? 2 : rule.least() <= 16 ? 4 : 8;
+  const std::uint64_t lines =
+      expected / SparsePlacement::kParts / (kLineBits / counter_bits_ / kCountersAKey);
   first_shift_ = std::min(static_cast<std::uint32_t>(std::bit_width(lines)), kMostFirstShift);
 }
 
 std::size_t Admission::bytes() const {
   std::size_t bytes = parts_.size() * sizeof(Part);
   for (const Part& part : parts_) {
-    for (const CountMin<std::uint8_t>& counts : part.counts) bytes += counts.bytes();
+    for (const CountMin& counts : part.counts) bytes += counts.bytes();
   }
   return bytes;
 }
 
 namespace {
 
-/// Before a part's sketches, each of which is its shift, in 8 bytes, and its counters.
+/// Before a part's sketches, each of which is its form and its counters.
 struct SavedPart {
   std::uint32_t part = 0;
   std::uint32_t sketches = 0;
   std::uint64_t keys = 0;
+};
+
+struct SavedForm {
+  std::uint32_t shift = 0;
+  std::uint32_t counter_bits = 0;  ///< 0: 8, in checkpoints of versions that had no others
 };
 
 void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
@@ -109,9 +117,9 @@ std::vector<std::byte> Admission::save() const {
     if (part.counts.empty()) continue;
     SavedPart header{number, static_cast<std::uint32_t>(part.counts.size()), part.keys};
     append(saved, bytes_of(header));
-    for (const CountMin<std::uint8_t>& counts : part.counts) {
-      std::uint64_t shift = counts.shift();
-      append(saved, bytes_of(shift));
+    for (const CountMin& counts : part.counts) {
+      SavedForm form{.shift = counts.shift(), .counter_bits = counts.counter_bits()};
+      append(saved, bytes_of(form));
       append(saved, counts.memory());
     }
   }
@@ -128,10 +136,13 @@ absl::Status Admission::load(std::span<const std::byte> saved, KeyRange parts) {
     if (!take_bytes(saved, bytes_of(header)) || header.part >= parts_.size()) return wrong();
     Part part{.keys = header.keys};
     for (std::uint32_t i = 0; i < header.sketches; ++i) {
-      std::uint64_t shift = 0;
-      if (!take_bytes(saved, bytes_of(shift)) || shift > kMostShift || saved.size() >> 6 >> shift == 0)
+      SavedForm form;
+      if (!take_bytes(saved, bytes_of(form)) || form.shift > kMostShift ||
+          saved.size() >> 6 >> form.shift == 0)
         return wrong();
-      if (!take_bytes(saved, part.counts.emplace_back(static_cast<std::uint32_t>(shift)).memory()))
+      if (form.counter_bits == 0) form.counter_bits = 8;
+      if (form.counter_bits != 2 && form.counter_bits != 4 && form.counter_bits != 8) return wrong();
+      if (!take_bytes(saved, part.counts.emplace_back(form.counter_bits, form.shift).memory()))
         return wrong();
     }
     if (parts.contains(header.part)) parts_[header.part] = std::move(part);
@@ -141,15 +152,16 @@ absl::Status Admission::load(std::span<const std::byte> saved, KeyRange parts) {
 
 bool Admission::count(Key key) {
   Part& part = parts_[KeyHash(key).part()];
-  if (part.counts.empty()) part.counts.emplace_back(first_shift_);
+  if (part.counts.empty()) part.counts.emplace_back(counter_bits_, first_shift_);
   const std::uint64_t hash = random_bits(key);
   std::uint32_t times = 0;
   for (std::size_t i = 0; i + 1 < part.counts.size(); ++i) times += part.counts[i].estimate(hash);
-  CountMin<std::uint8_t>& newest = part.counts.back();
-  const std::uint8_t newly = newest.add(hash);
+  CountMin& newest = part.counts.back();
+  const std::uint32_t newly = newest.add(hash);
   times += newly;
-  if (newly == 1 && ++part.keys == kKeysALine * newest.lines() && newest.shift() < kMostShift) {
-    part.counts.emplace_back(newest.shift() + 1);
+  const std::uint64_t most_keys = newest.lines() * newest.counters_a_line() / kCountersAKey;
+  if (newly == 1 && ++part.keys == most_keys && newest.shift() < kMostShift) {
+    part.counts.emplace_back(counter_bits_, newest.shift() + 1);
     part.keys = 0;
   }
   return times >= rule_.least();

@@ -77,10 +77,11 @@ class Admission {
   [[nodiscard]] bool count(Key key);
 
   AdmissionRule rule_;
+  std::uint32_t counter_bits_ = 8;  ///< enough for a count of one less than the rule's
   struct Part {
     /// A key's count is the sum of its counts in all of them. Only the last one counts on; it has twice as
     /// many lines as the one before. (One that grew by copying its lines would keep their errors, too.)
-    std::vector<CountMin<std::uint8_t>> counts;
+    std::vector<CountMin> counts;
     std::uint64_t keys = 0;  ///< that the last one has, nearly
   };
   std::uint32_t first_shift_ = 0;  ///< lines of a part's first sketch, as a power of two

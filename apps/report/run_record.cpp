@@ -190,6 +190,18 @@ std::optional<double> RunRecord::bytes_an_update() const {
   return static_cast<double>(total(&SessionStatistics::update_bytes)) / static_cast<double>(updates);
 }
 
+std::optional<double> RunRecord::share_filtering() const {
+  double filtering_seconds = 0;
+  double seconds = 0;
+  for (const WorkerRecord& worker : workers_) {
+    if (!worker.finished) continue;
+    filtering_seconds += worker.finished->statistics.filter_seconds;
+    seconds += worker.finished->seconds;
+  }
+  if (filtering_seconds == 0) return std::nullopt;
+  return filtering_seconds / seconds;
+}
+
 std::optional<double> RunRecord::mean_clock_differential() const {
   return apps::mean_clock_differential(staleness());
 }

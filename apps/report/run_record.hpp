@@ -90,6 +90,8 @@ class RunRecord {
   /// Of the messages with updates of static tables' rows, for each of those that were pushed in a clock,
   /// whether it was sent or kept back. nullopt: there were none.
   [[nodiscard]] std::optional<double> bytes_an_update() const;
+  /// Of the workers' time, what they took to choose, round and pack updates. nullopt: no filter, no encoding.
+  [[nodiscard]] std::optional<double> share_filtering() const;
   /// nullopt if no row was read through a static table.
   [[nodiscard]] std::optional<double> mean_clock_differential() const;
 

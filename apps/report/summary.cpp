@@ -55,6 +55,8 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
     rows.emplace_back("share of updates sent", format_share(*share));
   if (const std::optional<double> bytes = record.bytes_an_update())
     rows.emplace_back("bytes an update", fmt::format("{:.2f}", *bytes));
+  if (const std::optional<double> share = record.share_filtering())
+    rows.emplace_back("share of time in filters", format_share(*share));
   if (const std::optional<double> share = record.share_gathered())
     rows.emplace_back("share of rows gathered", format_share(*share));
   if (const std::optional<double> share = record.share_local())

@@ -1,8 +1,11 @@
 #include "protocol/admission.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <random>
 #include <span>
@@ -17,33 +20,40 @@
 namespace verbena::protocol {
 namespace {
 
-TEST(CountMinTest, NeverCountsTooFew) {
-  CountMin<std::uint32_t> counts(/*shift=*/6);
+class CountMinTest : public ::testing::TestWithParam<std::uint32_t> {
+ protected:
+  static std::uint32_t most() { return (1U << GetParam()) - 1; }
+};
+
+TEST_P(CountMinTest, NeverCountsTooFew) {
+  CountMin counts(GetParam(), /*shift=*/6);
   std::map<std::uint64_t, std::uint32_t> exact;
   std::mt19937_64 random(1);
   for (int i = 0; i < 20'000; ++i) {
     const std::uint64_t thing = random() % 3'000;
-    const auto times = static_cast<std::uint32_t>(1 + random() % 3);
-    exact[thing] += times;
-    EXPECT_GE(counts.add(random_bits(thing), times), exact[thing]);
+    const std::uint32_t times = ++exact[thing];
+    EXPECT_GE(counts.add(random_bits(thing)), std::min(times, most() + 1));
   }
-  for (const auto& [thing, times] : exact) EXPECT_GE(counts.estimate(random_bits(thing)), times);
+  for (const auto& [thing, times] : exact)
+    EXPECT_GE(counts.estimate(random_bits(thing)), std::min(times, most()));
 }
 
-TEST(CountMinTest, IsNearlyRightWithFewThingsALine) {
-  CountMin<std::uint8_t> counts(/*shift=*/10);
-  int wrong = 0;
-  for (std::uint64_t thing = 0; thing < 4 * 1024; ++thing)
-    wrong += counts.add(random_bits(thing)) != 1 ? 1 : 0;
-  EXPECT_LT(wrong, 4 * 1024 / 200);
+TEST_P(CountMinTest, IsNearlyRightWithFewThingsALine) {
+  CountMin counts(GetParam(), /*shift=*/10);
+  const std::uint64_t things = counts.lines() * counts.counters_a_line() / 16;
+  std::uint64_t wrong = 0;
+  for (std::uint64_t thing = 0; thing < things; ++thing)
+    wrong += counts.add(random_bits(thing)) != 1 ? 1U : 0U;
+  EXPECT_LT(wrong, things / 200);
 }
 
-TEST(CountMinTest, StopsAtTheLargestCount) {
-  CountMin<std::uint8_t> counts(/*shift=*/0);
-  EXPECT_EQ(counts.add(5, 200), 200);
-  EXPECT_EQ(counts.add(5, 200), 255);
-  EXPECT_EQ(counts.add(5), 255);
+TEST_P(CountMinTest, StopsAtTheLargestCount) {
+  CountMin counts(GetParam(), /*shift=*/0);
+  for (std::uint32_t times = 1; times <= most() + 1; ++times) EXPECT_EQ(counts.add(5), times);
+  EXPECT_EQ(counts.add(5), most() + 1);
+  EXPECT_EQ(counts.estimate(5), most());
 }
+INSTANTIATE_TEST_SUITE_P(Bits, CountMinTest, ::testing::Values(2, 4, 8));
 
 std::string error_of(std::string_view text) {
   return std::string(AdmissionRule::find(text, 0).status().message());
@@ -92,20 +102,53 @@ TEST(AdmissionTest, CountsOnFromWhatWasSaved) {
   EXPECT_TRUE(always.save().empty());
 }
 
-TEST(AdmissionTest, CountsPushes) {
-  Admission admission(AdmissionRule::find("count(least=3)", 0).value(), /*expected=*/1);
+struct CountedTimes {
+  std::uint32_t least = 0;
+  std::uint64_t bytes_a_key = 0;  ///< with as many keys as the sketches suit
+};
+class CountingTest : public ::testing::TestWithParam<CountedTimes> {};
+
+TEST_P(CountingTest, CountsPushes) {
+  const auto [least, bytes_a_key] = GetParam();
+  Admission admission(AdmissionRule::find(fmt::format("count(least={})", least), 0).value(), /*expected=*/1);
   int early = 0;
-  constexpr Key kKeys = 100'000;  // more than it has room for at first
-  for (Key key = 0; key < kKeys; ++key) {
-    early += admission.admits(key, {}) ? 1 : 0;
-    early += admission.admits(key, {}) ? 1 : 0;
+  const Key keys = std::min<Key>(300'000, 5'000'000 / least);  // more than it has room for at first
+  for (Key key = 0; key < keys; ++key) {
+    bool is_early = false;
+    for (std::uint32_t push = 1; push < least; ++push) is_early |= admission.admits(key, {});
+    early += is_early ? 1 : 0;
     EXPECT_TRUE(admission.admits(key, {})) << key;
   }
-  EXPECT_LT(early, static_cast<int>(kKeys / 50));
-  EXPECT_LE(admission.bytes(), kKeys * 2 * 16 + 1024 * 1024);
+  EXPECT_LT(early, static_cast<int>(keys / 20));
+  EXPECT_LE(admission.bytes(), keys * 2 * bytes_a_key + 1024 * 1024);
+}
+INSTANTIATE_TEST_SUITE_P(Least, CountingTest,
+                         ::testing::Values(CountedTimes{2, 4}, CountedTimes{4, 4}, CountedTimes{5, 8},
+                                           CountedTimes{16, 8}, CountedTimes{17, 16}, CountedTimes{255, 16}));
+
+TEST(AdmissionTest, OnePushCountsNothing) {
   Admission all(AdmissionRule::find("count(least=1)", 0).value(), 1);
   EXPECT_TRUE(all.admits(1, {}));
   EXPECT_EQ(all.bytes(), 0U);
+}
+
+/// Counters of 8 bits, whose form had no place for their size.
+TEST(AdmissionTest, CountsOnFromWhatAnOlderVersionSaved) {
+  std::vector<std::byte> saved(sizeof(std::uint64_t) * 3 + 64);
+  const Key key = 17;
+  const auto part = static_cast<std::uint32_t>(KeyHash(key).part());
+  const std::uint32_t sketches = 1;
+  std::memcpy(saved.data(), &part, sizeof part);
+  std::memcpy(saved.data() + sizeof part, &sketches, sizeof sketches);
+  // All counters of its one line have counted twice.
+  std::fill(saved.end() - 64, saved.end(), std::byte{2});
+  Admission admission(AdmissionRule::find("count(least=3)", 0).value(), 1);
+  ASSERT_TRUE(admission.load(saved, {0, SparsePlacement::kParts}).ok());
+  EXPECT_TRUE(admission.admits(key, {}));
+  // Two are not enough for four.
+  Admission other(AdmissionRule::find("count(least=4)", 0).value(), 1);
+  ASSERT_TRUE(other.load(saved, {0, SparsePlacement::kParts}).ok());
+  EXPECT_FALSE(other.admits(key, {}));
 }
 
 TEST(AdmissionTest, DrawsWithTheProbability) {

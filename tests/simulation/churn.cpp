@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "protocol/random_bits.hpp"
 #include "tests/simulation/saver.hpp"
 #include "tests/simulation/sparse_key.hpp"
+#include <verbena/row_handles.hpp>
 #include <verbena/table.hpp>
 
 namespace verbena::simulation {
@@ -116,18 +119,34 @@ class ChurnWorkload {
   }
 
   absl::Status pull() {
-    const std::vector<std::uint64_t> rows = some();
+    std::vector<std::uint64_t> rows = some();
+    const bool by_handles = scenario_.pulls_by_handles && ++pulls_ % 2 == 0;
+    if (by_handles) {
+      rows.resize(churn_.rows);
+      std::iota(rows.begin(), rows.end(), std::uint64_t{0});
+    }
     std::vector<Key> keys;
     for (const std::uint64_t i : rows) keys.push_back(sparse_key(i));
     std::vector<std::int64_t> values(rows.size() * churn_.width);
     trace([&] {
-      return fmt::format("worker {} after clock {} pulls {} keys", session_.rank(), clock_, rows.size());
+      return fmt::format("worker {} after clock {} pulls {} {}", session_.rank(), clock_, rows.size(),
+                         by_handles ? "handles" : "keys");
     });
-    RETURN_IF_ERROR(table_.pull(keys, values));
+    RETURN_IF_ERROR(by_handles ? pull_by_handles(keys, values) : table_.pull(keys, values));
     for (std::size_t k = 0; k < rows.size(); ++k) {
       RETURN_IF_ERROR(check(rows[k], std::span(values).subspan(k * churn_.width, churn_.width)));
     }
     return absl::OkStatus();
+  }
+
+  /// By those that the first such pull has found: the rows go and come.
+  absl::Status pull_by_handles(const std::vector<Key>& keys, std::vector<std::int64_t>& values) {
+    if (!handles_) {
+      absl::StatusOr<RowHandles> located = table_.locate(keys);
+      RETURN_IF_ERROR(located.status());
+      handles_ = *std::move(located);
+    }
+    return table_.pull(*handles_, values);
   }
 
   /// A row that comes while the others are read may be missed, or seen twice if it goes and comes.
@@ -180,6 +199,8 @@ class ChurnWorkload {
   const bool is_bounded_;
   Table<std::int64_t> table_;
   Clock clock_ = 0;
+  std::optional<RowHandles> handles_;
+  int pulls_ = 0;  ///< counted where every other one goes by handles
 };
 
 }  // namespace

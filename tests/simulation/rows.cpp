@@ -220,8 +220,18 @@ class RowsWorkload {
     RETURN_IF_ERROR(world_.note(PullBegins{rank_, number, table, rows}));
     std::vector<std::int64_t> values(rows.size() * width_);
     trace("pulls", table, rows);
-    RETURN_IF_ERROR(tables_[table].table.pull(keys_of(table, rows), values));
+    const std::vector<Key> keys = keys_of(table, rows);
+    RETURN_IF_ERROR(tables_[table].shape.sparse && scenario_.pulls_by_handles
+                        ? pull_by_handles(tables_[table].table, keys, values)
+                        : tables_[table].table.pull(keys, values));
     return end_read(RowRead::How::kPull, number, table, rows, {values.begin(), values.end()});
+  }
+
+  static absl::Status pull_by_handles(const Table<std::int64_t>& table, const std::vector<Key>& keys,
+                                      std::vector<std::int64_t>& values) {
+    absl::StatusOr<RowHandles> rows = table.locate(keys);
+    RETURN_IF_ERROR(rows.status());
+    return table.pull(*rows, values);
   }
 
   absl::Status scan(std::uint32_t table) {

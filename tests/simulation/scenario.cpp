@@ -586,6 +586,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   // The other seeds keep their meaning.
   if (seed % 8 == 5) scenario.gathers = true;
   if (seed % 16 == 2) scenario.gathers = std::nullopt;
+  scenario.pulls_by_handles = seed % 4 == 1;
   std::mt19937_64 nodes(seed + 0x40de);
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
     scenario.nodes.push_back(static_cast<std::uint32_t>(below(nodes, scenario.servers)));
@@ -713,6 +714,7 @@ std::string to_string(const Scenario& scenario) {
     text += fmt::format(" in mini-batches of {}, {} us each", scenario.mini_batch,
                         std::chrono::duration_cast<microseconds>(scenario.mini_batch_time).count());
   }
+  if (scenario.pulls_by_handles) text += "; rows are pulled by handles";
   if (!scenario.gathers) text += "; rows are gathered where that takes less time";
   if (scenario.gathers == true) text += "; rows are gathered";
   if (scenario.copies > 1) text += fmt::format("; each server has {} copies", scenario.copies);

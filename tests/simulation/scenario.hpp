@@ -129,6 +129,8 @@ struct Scenario {
   std::size_t push_ring_bytes = 0;
   bool async_pulls = false;
   bool calls = false;  ///< workers call server functions
+  /// Rows of sparse tables are pulled by handles: where they go, every other time.
+  bool pulls_by_handles = false;
   /// Rows of sparse tables are not read from afar, but gathered. nullopt: what takes less time.
   std::optional<bool> gathers = false;
   double push_budget_mb_per_s = 0;

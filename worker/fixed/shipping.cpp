@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -23,6 +25,21 @@ namespace {
 constexpr std::size_t kMostAhead = 2;
 /// Shorter messages are copied: that costs less than another look at the sender's memory.
 constexpr std::size_t kLeastInPlaceBytes = 2048;
+
+/// Counts the time that it lives as the price of filters.
+class FilterClock {
+ public:
+  explicit FilterClock(SessionCore& session) : session_(session), begun_(session.now()) {}
+  ~FilterClock() {
+    session_.counters().filter_seconds += std::chrono::duration<double>(session_.now() - begun_).count();
+  }
+  FilterClock(const FilterClock&) = delete;
+  FilterClock& operator=(const FilterClock&) = delete;
+
+ private:
+  SessionCore& session_;
+  const transport::TimePoint begun_;
+};
 
 }  // namespace
 
@@ -56,6 +73,8 @@ absl::Status Shipping::ship_clock(Parts parts, bool all) {
 }
 
 absl::StatusOr<std::unique_ptr<UpdateBuffer>> Shipping::take_current(Part& part, bool filtered) {
+  std::optional<FilterClock> clock;
+  if (part.kept != nullptr) clock.emplace(session_);
   if (filtered) {
     const auto count = filter_.select(*part.current, *part.kept, layout_, session_.current_clock());
     if (!count) return no_memory(part);
@@ -106,7 +125,11 @@ absl::Status Shipping::send(Part& part, UpdateBuffer& updates, protocol::BulkKin
                                       .count = updates.records_in(i),
                                       .clock = session_.current_clock()};
     std::memcpy(chunk.memory.bytes.data(), &header, sizeof header);
-    std::span<const std::byte> message = packing_.pack(part, updates, i, header);
+    std::span<const std::byte> message;
+    if (packing_.pays(part)) {
+      const FilterClock clock(session_);
+      message = packing_.pack(part, updates, i, header);
+    }
     const LocalSpan& memory = message.empty() ? chunk.memory : chunk.packed;
     if (message.empty()) message = memory.bytes.first(updates.message_bytes(i));
     session_.counters().update_bytes += message.size();

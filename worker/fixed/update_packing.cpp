@@ -36,7 +36,7 @@ bool UpdatePacking::pays(const Part& part) const {
 
 std::span<const std::byte> UpdatePacking::pack(Part& part, UpdateBuffer& updates, std::size_t i,
                                                const protocol::BulkHeader& header) {
-  if (!pays(part) || updates.records_in(i) < kLeastRecords) return {};
+  if (updates.records_in(i) < kLeastRecords) return {};
   const absl::StatusOr<std::span<std::byte>> memory = updates.packed_memory(i);
   if (!memory.ok()) return {};  // records need none
   protocol::PackedHeader packed{.is_ahead = header.kind == protocol::BulkKind::kUpdatesAhead,

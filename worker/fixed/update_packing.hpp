@@ -25,7 +25,7 @@ class UpdatePacking {
                 const RowLayout& layout);
 
   /// Chunk i as a packed message, in its `packed` memory; `header` is that of its records. Empty: it is to be
-  /// sent as records.
+  /// sent as records. REQUIRES: pays(part)
   std::span<const std::byte> pack(Part& part, UpdateBuffer& updates, std::size_t i,
                                   const protocol::BulkHeader& header);
 

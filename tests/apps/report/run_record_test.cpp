@@ -168,6 +168,7 @@ TEST(ChildMessageTest, CountsComeBackAsTheyWere) {
   for (const job::SessionCount& count : counts) sent.statistics.*count.value = number--;
   sent.statistics.waited_seconds = 0.5;
   sent.statistics.value_bound_waited_seconds = 0.25;
+  sent.statistics.filter_seconds = 0.125;
   sent.statistics.staleness.reads_by_lag = {3, 0, 4};
   sent.statistics.move_times.add(1e-6);
   const auto message = job::decode(encode(sent));
@@ -177,6 +178,7 @@ TEST(ChildMessageTest, CountsComeBackAsTheyWere) {
     EXPECT_EQ(back.*count.value, sent.statistics.*count.value) << count.name;
   EXPECT_EQ(back.waited_seconds, 0.5);
   EXPECT_EQ(back.value_bound_waited_seconds, 0.25);
+  EXPECT_EQ(back.filter_seconds, 0.125);
   EXPECT_EQ(back.staleness.reads_by_lag, sent.statistics.staleness.reads_by_lag);
   EXPECT_EQ(back.move_times.counts, sent.statistics.move_times.counts);
 }
