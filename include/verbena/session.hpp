@@ -184,9 +184,9 @@ struct SessionStatistics {
   std::uint64_t rows_gathered = 0;
   std::uint64_t rows_pushed = 0;
   std::uint64_t rows_eagerly_received = 0;
-  std::uint64_t rows_shipped = 0;        ///< updates of rows of static tables that were sent to servers
-  std::uint64_t rows_kept_back = 0;      ///< by filters, each counted in each clock in which it was
-  std::uint64_t update_bytes = 0;        ///< of the messages that these updates were sent in
+  std::uint64_t rows_shipped = 0;    ///< updates of rows of static tables that were sent to servers
+  std::uint64_t rows_kept_back = 0;  ///< by filters, each counted in each clock in which it was
+  std::uint64_t update_bytes = 0;    ///< of the messages that these updates were sent in
   /// What this worker took to choose, round and pack updates, where a table has a filter or an encoding.
   double filter_seconds = 0;
   std::uint64_t rows_shipped_ahead = 0;  ///< updates sent before their clock ended (update_budget_mb_per_s)
