@@ -64,6 +64,9 @@ struct Request {
   bool may_leave = false;  ///< completes when all before it have
   bool completed = false;  ///< its completion is raised, if it has one
   bool arrived = false;    ///< all its bytes are where they belong
+
+  /// Its place in the queue is free after the next poll.
+  [[nodiscard]] bool has_ended() const { return completed && arrived; }
 };
 
 struct Grant {

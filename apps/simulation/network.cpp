@@ -146,6 +146,8 @@ std::size_t Network::post(const std::shared_ptr<Link>& link, std::uint8_t side,
     if (end.failed) break;
     if (end.requests.size() >= options_.queue_depth) {
       end.refused = true;
+      // Requests that have ended since the last poll keep their places until the next one.
+      if (end.requests.front().has_ended()) tell_of_room(end);
       break;
     }
     if (chance(options_.partial_post_probability)) {
@@ -377,6 +379,7 @@ void Network::arrive(const std::shared_ptr<Link>& link, std::uint8_t side, std::
   const WorkRequest& work = request->work;
   request->arrived = true;
   touch(link, side);
+  if (request->has_ended()) tell_of_room(end);
   if (work.opcode == Opcode::kWriteNotify) {
     raise(*link, 1 - side, {.kind = Event::Kind::kNotification, .notification = work.notification});
   } else if (work.opcode == Opcode::kSend) {

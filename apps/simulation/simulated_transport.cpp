@@ -238,8 +238,7 @@ std::size_t SimulatedTransport::take_events(std::span<Event> events) {
   for (const auto& [link, side] : touched_) {
     End& end = link->ends[side];
     if (end.connection != nullptr) end.connection->refresh();
-    while (!end.requests.empty() && end.requests.front().completed && end.requests.front().arrived)
-      end.requests.pop_front();
+    while (!end.requests.empty() && end.requests.front().has_ended()) end.requests.pop_front();
     end.touched = false;
   }
   touched_.clear();

@@ -177,9 +177,8 @@ TEST(ABspSimulationTest, WithEqualSpeedsItIsBsp) {
     scenario.slowness.assign(scenario.workers, 1);
     scenario.leaves_at.assign(scenario.workers, scenario.clocks);  // nobody leaves in mid-iteration
     scenario.examples.assign(scenario.workers, 1 + seed % 20);
-    // Longer than all else, also than the 100 ms after which somebody looks again who was not woken; but for
-    // pushes and calls that wait.
-    scenario.mini_batch_time = milliseconds(250);
+    // Longer than all else, but for pushes and calls that wait. Who is not woken looks again after 100 ms.
+    scenario.mini_batch_time = milliseconds(60);
     scenario.calls = false;
     // A message that a connection does not take now is sent with the next event, or 100 ms later.
     scenario.network.partial_post_probability = 0;
