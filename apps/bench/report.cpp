@@ -18,12 +18,21 @@ std::string figure_name(const Yardstick& yardstick) {
   return yardstick.figure == Yardstick::Figure::kMedian ? "p50" : "bandwidth";
 }
 
+/// Of the column with the operations: room for the longest name, and for a gap.
+std::size_t name_width(const std::vector<Result>& results) {
+  constexpr std::size_t kGap = 2;
+  std::size_t width = 14;
+  for (const Result& result : results) width = std::max(width, result.operation.size());
+  return width + kGap;
+}
+
 std::string figures_table(const std::vector<Result>& results) {
-  std::string table = fmt::format("{:<16}{:>8}", "operation", "size");
+  const std::size_t names = name_width(results);
+  std::string table = fmt::format("{:<{}}{:>8}", "operation", names, "size");
   for (const auto& [name, fraction] : kPercentiles) table += fmt::format("{:>11}", name);
   table += fmt::format("{:>10}{:>10}\n", "M msg/s", "MB/s");
   for (const Result& result : results) {
-    table += fmt::format("{:<16}{:>8}", result.operation, size_text(result.bytes));
+    table += fmt::format("{:<{}}{:>8}", result.operation, names, size_text(result.bytes));
     for (const auto& [name, fraction] : kPercentiles) {
       table += fmt::format("{:>11}", time_text(result.samples.percentile(fraction)));
     }
@@ -33,12 +42,13 @@ std::string figures_table(const std::vector<Result>& results) {
 }
 
 std::string yardsticks_table(const Circumstances& circumstances, const std::vector<Result>& results) {
-  std::string table = fmt::format("{:<16}{:>8} {:<10}{:>14}{:>14}{:>9}  {:<15} {}\n", "operation", "size",
-                                  "figure", "ours", "yardstick", "ratio", "budget", "the yardstick");
+  const std::size_t names = name_width(results);
+  std::string table = fmt::format("{:<{}}{:>8} {:<10}{:>14}{:>14}{:>9}  {:<15} {}\n", "operation", names,
+                                  "size", "figure", "ours", "yardstick", "ratio", "budget", "the yardstick");
   for (const Result& result : results) {
     for (const Yardstick& yardstick : result.yardsticks) {
       // The sign in a budget has three bytes but takes one column: fmt counts columns.
-      table += fmt::format("{:<16}{:>8} {:<10}{:>14}{:>14}{:>9.3g}  {:<15} {}\n", result.operation,
+      table += fmt::format("{:<{}}{:>8} {:<10}{:>14}{:>14}{:>9.3g}  {:<15} {}\n", result.operation, names,
                            size_text(result.bytes), figure_name(yardstick),
                            figure_text(yardstick, result.figure(yardstick)),
                            figure_text(yardstick, yardstick.value), result.ratio(yardstick),
@@ -49,14 +59,15 @@ std::string yardsticks_table(const Circumstances& circumstances, const std::vect
 }
 
 std::string posted_table(const std::vector<Result>& results) {
-  std::string table = fmt::format("{:<16}{:>8}{:>7}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "operation", "size",
-                                  "rows", "requests", "bytes", "doorbells", "bytes/row", "bells/row");
+  const std::size_t names = name_width(results);
+  std::string table = fmt::format("{:<{}}{:>8}{:>7}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "operation", names,
+                                  "size", "rows", "requests", "bytes", "doorbells", "bytes/row", "bells/row");
   for (const Result& result : results) {
     if (!result.posted) continue;
     const Posted& posted = *result.posted;
     table +=
-        fmt::format("{:<16}{:>8}{:>7}{:>12.3g}{:>12.5g}{:>12.3g}", result.operation, size_text(result.bytes),
-                    result.keys, posted.requests, posted.bytes, posted.doorbells);
+        fmt::format("{:<{}}{:>8}{:>7}{:>12.3g}{:>12.5g}{:>12.3g}", result.operation, names,
+                    size_text(result.bytes), result.keys, posted.requests, posted.bytes, posted.doorbells);
     const auto rows = static_cast<double>(result.keys);
     table += result.keys > 0
                  ? fmt::format("{:>12.4g}{:>12.3g}\n", posted.bytes / rows, posted.doorbells / rows)
@@ -201,7 +212,7 @@ std::string to_table(const Circumstances& circumstances, const std::vector<Resul
   std::set<std::string> said;
   for (const Result& result : results) {
     if (said.insert(result.operation).second)
-      text += fmt::format("  {:<16}{}\n", result.operation, result.what);
+      text += fmt::format("  {:<{}}{}\n", result.operation, name_width(results), result.what);
   }
   for (const std::string& note : all_notes(circumstances)) text += fmt::format("\nNote: {}\n", note);
   return text;

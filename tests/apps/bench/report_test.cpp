@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
 #include "apps/bench/backend.hpp"
 
 namespace verbena::apps::bench {
@@ -52,6 +56,25 @@ TEST(ReportTest, TableHasFiguresYardsticksAndWhatIsTimed) {
   Circumstances noted = kPlace;
   noted.notes = {"perftest had trouble"};
   EXPECT_THAT(to_table(noted, {}), HasSubstr("Note: perftest had trouble"));
+}
+
+TEST(ReportTest, ColumnsAreAsWideAsTheLongestName) {
+  Result usual = result();
+  usual.posted = Posted{.requests = 5, .bytes = 1000, .doorbells = 4};
+  Result longest = usual;
+  longest.operation = "an-operation-with-a-long-name";
+  const std::string table = to_table(kPlace, {usual, longest});
+  EXPECT_THAT(table, HasSubstr("  read                           what is timed\n"));
+  EXPECT_THAT(table, HasSubstr("  an-operation-with-a-long-name  what is timed\n"));
+  std::size_t size_ends = 0;  // where it does in the header of each of the three tables
+  int lines_with_size = 0;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(table, '\n'))) {
+    if (line.starts_with("operation")) size_ends = line.find("size") + 4;
+    if (line.find("64 KiB") == std::string::npos) continue;
+    EXPECT_EQ(line.find("64 KiB") + 6, size_ends) << line;
+    ++lines_with_size;
+  }
+  EXPECT_EQ(lines_with_size, 2 + 6 + 2);
 }
 
 TEST(ReportTest, OnSharedCoresNothingIsJudged) {
