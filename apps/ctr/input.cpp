@@ -121,9 +121,12 @@ absl::StatusOr<std::uint64_t> check_examples(const Options& options) {
   if (!read.ok()) return read.status();
   if (!options.trains()) return test;
   if (train[0] == 0 || train[1] == 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: expected examples of both labels to be trained, found {} positive and {} others",
-                    options.data[0], train[1], train[0]));
+    const bool has_share = test > 0 && options.test_data.empty();
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: expected examples of both labels to be trained, found {} positive and {} others{}",
+        options.data[0], train[1], train[0],
+        has_share ? fmt::format("; --test-fraction {} has taken {} for the test", options.test_fraction, test)
+                  : ""));
   }
   if (test == 0 && (options.test_fraction > 0 || !options.test_data.empty())) {
     return absl::InvalidArgumentError(

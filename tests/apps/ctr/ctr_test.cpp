@@ -222,6 +222,22 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
               ::testing::HasSubstr("expected examples of both labels to be trained, found"));
 }
 
+/// Where hardly any example is left to be trained, the error says where the others have gone.
+TEST_F(CtrTest, SaysWhichExamplesAreForTheTest) {
+  std::ofstream(path("two labels")) << "1 0:1:1\n0 0:2:1\n";
+  const auto error = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"--data", path("two labels")});
+    return std::string(with_options(make_ctr(), arguments)->check(1).message());
+  };
+  const std::string expected =
+      path("two labels") + ": expected examples of both labels to be trained, found ";
+  EXPECT_EQ(error({"--test-fraction", "0.999999"}),
+            expected + "0 positive and 0 others; --test-fraction 0.999999 has taken 2 for the test");
+  std::ofstream(path("two labels")) << "1 0:1:1\n1 0:2:1\n";
+  EXPECT_EQ(error({"--test-fraction", "0"}), expected + "2 positive and 0 others");
+  EXPECT_EQ(error({"--test-data", data()}), expected + "2 positive and 0 others");
+}
+
 /// All that do nothing for the same reason are named at once.
 TEST_F(CtrTest, RefusesOptionsThatWouldDoNothing) {
   expect_refusals(
