@@ -119,6 +119,11 @@ absl::StatusOr<std::uint64_t> check_examples(const Options& options) {
     return absl::OkStatus();
   });
   if (!read.ok()) return read.status();
+  if (options.says_positive() && read->found != ExampleFormat::kRatings) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--positive: expected only with a table of ratings, whose examples have no labels; {} is {}",
+        options.data[0], read->format));
+  }
   if (!options.trains()) return test;
   if (train[0] == 0 || train[1] == 0) {
     const bool has_share = test > 0 && options.test_data.empty();

@@ -72,6 +72,8 @@ struct Options {
   // What follows from them, also if they are wrong.
   // ----------------------------------------------------------------------------------------------------------
   [[nodiscard]] bool trains() const { return load.empty(); }
+  /// --positive is on the command line, which only ratings have a use for.
+  [[nodiscard]] bool says_positive() const { return given_.contains("positive"); }
   [[nodiscard]] bool has_blocks() const { return solver == kBlockSolver; }
   /// The examples stay in the files, and are read whenever they are needed.
   [[nodiscard]] bool streams() const { return storage == kInFiles; }

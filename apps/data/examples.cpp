@@ -145,7 +145,10 @@ class ExamplesReader {
     return absl::OkStatus();
   }
 
-  ExamplesRead finish() && { return std::move(read_); }
+  ExamplesRead finish() && {
+    read_.found = format_;
+    return std::move(read_);
+  }
 
  private:
   static absl::Status no_examples(const std::string& path, std::uint64_t line_number) {

@@ -57,10 +57,11 @@ struct ExamplesOptions {
 };
 
 struct ExamplesRead {
-  std::uint64_t examples = 0;   ///< used or not
-  std::uint64_t positives = 0;  ///< of those that are used
-  std::uint64_t features = 0;   ///< of those that are used, together
-  std::string format;           ///< how the files were read, for people
+  std::uint64_t examples = 0;                  ///< used or not
+  std::uint64_t positives = 0;                 ///< of those that are used
+  std::uint64_t features = 0;                  ///< of those that are used, together
+  std::string format;                          ///< how the files were read, for people
+  ExampleFormat found = ExampleFormat::kAuto;  ///< what they are; not kAuto
 };
 
 /// Streams the files and calls use() for each example that is used, whose features are valid during the call.

@@ -267,6 +267,21 @@ TEST_F(CtrTest, RefusesOptionsThatWouldDoNothing) {
   EXPECT_TRUE(check_options(parsed_, {"--test-data", data(), "--test-fraction", "0"}, 1).ok());
 }
 
+/// Whatever it is, also the usual one: labels say what is positive.
+TEST_F(CtrTest, OnlyRatingsHaveAUseForPositive) {
+  const std::string only =
+      "--positive: expected only with a table of ratings, whose examples have no labels; ";
+  expect_refusals(parsed_, {{{"--positive", "4"}, only + data() + " is LIBFFM"}});
+  const absl::Status loaded =
+      with_options(make_ctr(), {"--data", data(), "--positive", "1", "--load", path("model")})->check(1);
+  EXPECT_EQ(std::string(loaded.message()), only + data() + " is LIBFFM");
+  std::ofstream ratings(path("ratings"));
+  for (int i = 0; i < 100; ++i) ratings << i % 10 << "\t" << i % 7 << "\t" << 1 + i % 5 << "\t1\n";
+  ratings.close();
+  const auto checked = with_options(make_ctr(), {"--data", path("ratings"), "--positive", "3"})->check(1);
+  EXPECT_TRUE(checked.ok()) << checked;
+}
+
 /// The plain loop has no such things, and no others are refused.
 TEST_F(CtrTest, RefusesWhatThePlainLoopHasNot) {
   const auto error = [&](const std::vector<std::string>& arguments) {
