@@ -53,8 +53,11 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
   rows.emplace_back("share of time waited", format_share(record.share_waited()));
   if (const std::optional<double> share = record.share_shipped())
     rows.emplace_back("share of updates sent", format_share(*share));
-  if (const std::optional<double> bytes = record.bytes_an_update())
+  if (const std::optional<double> bytes = record.bytes_an_update()) {
     rows.emplace_back("bytes an update", fmt::format("{:.2f}", *bytes));
+    const auto all = static_cast<double>(record.total(&SessionStatistics::update_bytes));
+    rows.emplace_back("bytes of updates", format_count(all));
+  }
   if (const std::optional<double> share = record.share_filtering())
     rows.emplace_back("share of time in filters", format_share(*share));
   if (const std::optional<double> share = record.share_gathered())

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "apps/divergence.hpp"
 #include "apps/report/format.hpp"
+#include "apps/report/summary.hpp"
 #include "apps/report/svg_chart.hpp"
 #include "job/child_message.hpp"
 
@@ -130,6 +132,23 @@ TEST(RunRecordTest, ShareLocalIsOfTheRowsOfAllWorkers) {
   finished.statistics.rows_pushed_to_replicas = 30;
   ASSERT_TRUE(record.add(finished).ok());
   EXPECT_DOUBLE_EQ(*record.share_local(), 180.0 / (180 + 4 + 16));
+}
+
+TEST(RunRecordTest, BytesOfUpdatesAreSaidOfEachAndOfAll) {
+  RunRecord record = two_workers();
+  const RunSettings settings{.workers = 2, .options = {}, .slow = {}, .made = {}};
+  EXPECT_FALSE(summary_json(settings, record, 1, {}).at("printed").contains("bytes of updates"));
+  job::FinishedMessage finished;
+  finished.statistics.rows_shipped = 600;
+  finished.statistics.rows_kept_back = 400;
+  finished.statistics.update_bytes = 2'000;
+  ASSERT_TRUE(record.add(finished).ok());
+  finished.worker = 1;
+  finished.statistics.update_bytes = 1'000'000;
+  ASSERT_TRUE(record.add(finished).ok());
+  const nlohmann::json printed = summary_json(settings, record, 1, {}).at("printed");
+  EXPECT_EQ(printed.at("bytes an update"), "501.00");
+  EXPECT_EQ(printed.at("bytes of updates"), "1.00 M");
 }
 
 TEST(RunRecordTest, MovesAreThoseOfAllWorkers) {
