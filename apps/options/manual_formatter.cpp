@@ -57,9 +57,10 @@ std::vector<const CLI::App*> subcommands_of(const CLI::App* app) {
   return app->get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
 }
 
-/// The kind of the commands: the group that they were put into, or else applications.
-std::string kind_of(const std::vector<const CLI::App*>& commands) {
+/// The kind of a command's commands: the group that they were put into, or else applications.
+std::string kind_of(const CLI::App* app, const std::vector<const CLI::App*>& commands) {
   static const std::string kUsual = CLI::App().get_group();
+  if (app->get_parent() == nullptr) return upper(kCommands);
   const std::string& group = commands.front()->get_group();
   return group == kUsual ? "APPLICATIONS" : upper(group);
 }
@@ -69,9 +70,8 @@ std::string synopsis(const CLI::App* app, const std::string& also_required) {
   std::string text = full_name(app);
   const std::vector<const CLI::App*> commands = subcommands_of(app);
   if (!commands.empty()) {
-    text += app->get_parent() == nullptr          ? " COMMAND"
-            : kind_of(commands) == "APPLICATIONS" ? " APP"
-                                                  : " NAME";
+    const std::string kind = kind_of(app, commands);
+    text += kind == upper(kCommands) ? " COMMAND" : kind == "APPLICATIONS" ? " APP" : " NAME";
   }
   for (const CLI::Option* option : app->get_options()) {
     if (option->get_positional()) text += fmt::format(" [{}…]", option->get_name(true, false));
@@ -136,8 +136,7 @@ std::string ManualFormatter::make_help(const CLI::App* app, std::string /*name*/
   std::string commands;
   for (const CLI::App* command : subcommands_of(app)) commands += make_subcommand(command);
   if (!commands.empty()) {
-    out += fmt::format("\n{}\n{}", app->get_parent() == nullptr ? "COMMANDS" : kind_of(subcommands_of(app)),
-                       commands);
+    out += fmt::format("\n{}\n{}", kind_of(app, subcommands_of(app)), commands);
   }
   out += options_of(app, *this);
   if (!app->get_footer().empty()) out += "\n" + verbatim(app->get_footer(), 0);

@@ -7,6 +7,9 @@
 
 namespace verbena::apps {
 
+/// The group of a command's commands that are neither applications nor have another name for what they are.
+inline constexpr const char* kCommands = "Commands";
+
 /// The description of a command is "one line" or "one line\n\nmore"; its footer is printed unchanged. A
 /// footer with a section EXIT STATUS replaces the usual section.
 class ManualFormatter : public CLI::Formatter {

@@ -13,6 +13,7 @@
 #include "apps/inspect/checkpoint_export.hpp"
 #include "apps/inspect/checkpoint_views.hpp"
 #include "apps/launcher/job_options.hpp"
+#include "apps/options/manual_formatter.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/format.hpp"
@@ -107,7 +108,7 @@ int look_at_checkpoints(const CheckpointOptionsGiven& options, LookAtCheckpoints
 std::pair<CLI::App*, std::shared_ptr<CheckpointOptionsGiven>> add_checkpoint_look(
     CLI::App& command, const std::string& name, const std::string& description, const std::string& argument,
     const std::string& help, LookAtCheckpoints look, Run* run) {
-  CLI::App* app = command.add_subcommand(name, description);
+  CLI::App* app = command.add_subcommand(name, description)->group(kCommands);
   auto options = std::make_shared<CheckpointOptionsGiven>();
   app->add_option(argument, options->path, help)->type_name("FOLDER")->required();
   app->callback([options, look, run] {

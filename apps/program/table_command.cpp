@@ -13,6 +13,7 @@
 #include "apps/inspect/running_jobs.hpp"
 #include "apps/inspect/table_views.hpp"
 #include "apps/launcher/job_options.hpp"
+#include "apps/options/manual_formatter.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/transport_options.hpp"
 #include "apps/report/console.hpp"
@@ -137,7 +138,7 @@ int look_at_tables(const TableOptionsGiven& options, Look look) {
 std::pair<CLI::App*, std::shared_ptr<TableOptionsGiven>> add_look(CLI::App& command, const std::string& name,
                                                                   const std::string& description, Look look,
                                                                   Run* run) {
-  CLI::App* app = command.add_subcommand(name, description);
+  CLI::App* app = command.add_subcommand(name, description)->group(kCommands);
   auto options = std::make_shared<TableOptionsGiven>();
   app->add_option(
          "--job", options->job,

@@ -65,6 +65,14 @@ TEST_F(TableCommandTest, LooksIntoARun) {
   running.signal(SIGTERM);
 }
 
+TEST_F(TableCommandTest, HelpSaysThatTheyAreCommands) {
+  for (const char* const tool : {"table", "checkpoint"}) {
+    const Ended help = run(VERBENA_PROGRAM, {tool, "--help"}, scratch_.path());
+    EXPECT_THAT(help.out, AllOf(HasSubstr(fmt::format("verbena {} COMMAND [OPTION]…", tool)),
+                                HasSubstr("\nCOMMANDS\n"), ::testing::Not(HasSubstr("APPLICATIONS"))));
+  }
+}
+
 TEST_F(TableCommandTest, SaysWhichJobsThereAre) {
   const std::string job = fmt::format("table-test-{}", ::getpid());
   const verbena::testing::TemporaryFolder of_server;
