@@ -195,7 +195,7 @@ void add_table_command(CLI::App& program, Run* run) {
 
   const auto [of_get, get_options] = add_look(*command, "get", "rows by their keys", get, run);
   add_table_argument(*of_get, *get_options);
-  add_number(*of_get, "KEY", get_options->keys, "Which rows.")->type_name("N")->required();
+  add_number(*of_get, "KEY", get_options->keys, "Which rows.", {0, kNoKey - 1})->type_name("N")->required();
   add_json_option(*of_get, *get_options);
 
   const auto [of_export, export_options] =

@@ -58,6 +58,9 @@ TEST_F(TableCommandTest, LooksIntoARun) {
   const Ended exported = table({"export", weights, "--output", scratch_.path("rows.txt"), "--job", job});
   EXPECT_EQ(exported.status, 0) << exported.err;
   EXPECT_THAT(verbena::testing::contents(scratch_.path("rows.txt")), HasSubstr(std::to_string(largest)));
+  const Ended no_key = table({"get", weights, "18446744073709551615", "--job", job});
+  EXPECT_EQ(no_key.status, 2);
+  EXPECT_THAT(no_key.err, HasSubstr("KEY: a whole number from 0 to 18446744073709551614 is expected, not"));
   const Ended none = table({"get", "nonsense", "1", "--job", job});
   EXPECT_EQ(none.status, 2);
   EXPECT_THAT(none.err, AllOf(HasSubstr("\"nonsense\""), HasSubstr(weights)));
