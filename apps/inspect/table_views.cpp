@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "apps/data/feature_keys.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/inspect/columns.hpp"
 #include "apps/table_memory.hpp"
@@ -25,6 +26,10 @@ constexpr std::uint64_t kRowsUntilProgress = 100'000;
 std::string number(double value, ValueType type) {
   if (type == ValueType::kFloat) return fmt::format("{}", static_cast<float>(value));
   return is_whole(type) ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
+}
+
+std::string text_of(Key key, KeyText keys) {
+  return keys == KeyText::kSlotAndIndex ? feature_name(key) : std::to_string(key);
 }
 
 }  // namespace
@@ -101,14 +106,14 @@ absl::StatusOr<std::vector<SeenRow>> rows_of(Observer& observer, const ObservedT
 }
 
 absl::StatusOr<std::uint64_t> export_rows(Observer& observer, const ObservedTable& table,
-                                          const std::string& path,
+                                          const std::string& path, KeyText keys,
                                           const std::function<void(std::uint64_t)>& progress) {
   absl::StatusOr<OutputFile> file = OutputFile::create(path);
   if (!file.ok()) return file.status();
   std::uint64_t rows = 0;
   std::string line;
   RETURN_IF_ERROR(observer.scan(table, [&](Key key, std::span<const double> values) {
-    line = std::to_string(key);
+    line = text_of(key, keys);
     for (const double value : values) line += ' ' + number(value, table.type);
     file->write(line += '\n');
     if (++rows % kRowsUntilProgress == 0) progress(rows);
@@ -177,10 +182,10 @@ nlohmann::json to_json(const JobStats& stats) {
   return json;
 }
 
-std::string to_text(const ObservedTable& table, std::span<const SeenRow> rows) {
+std::string to_text(const ObservedTable& table, std::span<const SeenRow> rows, KeyText keys) {
   std::string text;
   for (const SeenRow& row : rows) {
-    text += std::to_string(row.key);
+    text += text_of(row.key, keys);
     if (!row.values) text += " no row";
     for (const double value : row.values.value_or(std::vector<double>()))
       text += ' ' + number(value, table.type);
@@ -189,10 +194,11 @@ std::string to_text(const ObservedTable& table, std::span<const SeenRow> rows) {
   return text;
 }
 
-nlohmann::json to_json(std::span<const SeenRow> rows) {
+nlohmann::json to_json(std::span<const SeenRow> rows, KeyText keys) {
   nlohmann::json json = nlohmann::json::array();
   for (const SeenRow& row : rows) {
     nlohmann::json one = {{"key", row.key}, {"values", nullptr}};
+    if (keys == KeyText::kSlotAndIndex) one["slot_and_index"] = text_of(row.key, keys);
     if (row.values) one["values"] = *row.values;
     json.push_back(std::move(one));
   }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/data/feature_keys.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/inspect/running_jobs.hpp"
 #include "apps/inspect/table_views.hpp"
@@ -20,6 +21,7 @@
 #include "apps/report/exit_status.hpp"
 #include "apps/report/format.hpp"
 #include "apps/report/terminal.hpp"
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 #include "job/child_message.hpp"
 #include "transport/backends.hpp"
@@ -39,8 +41,13 @@ struct TableOptionsGiven {
   std::vector<std::string> tables;  ///< of stats; none: all
   std::string table;                ///< of the others
   std::vector<Key> keys;
+  bool slots = false;
   std::uint32_t count = 10;
   std::string output;
+
+  [[nodiscard]] inspect::KeyText key_text() const {
+    return slots ? inspect::KeyText::kSlotAndIndex : inspect::KeyText::kNumber;
+  }
 };
 
 /// Where the servers are, and with which secret they are to be asked.
@@ -92,7 +99,8 @@ absl::Status show_rows(Observer& observer, const TableOptionsGiven& options, con
   if (!table.ok()) return table.status();
   const absl::StatusOr<std::vector<SeenRow>> rows = rows_of(*table);
   if (!rows.ok()) return rows.status();
-  put(stdout, options.json ? job::to_line(inspect::to_json(*rows), 2) : inspect::to_text(*table, *rows));
+  put(stdout, options.json ? job::to_line(inspect::to_json(*rows, options.key_text()), 2)
+                           : inspect::to_text(*table, *rows, options.key_text()));
   return absl::OkStatus();
 }
 
@@ -116,9 +124,10 @@ absl::Status export_table(Observer& observer, const TableOptionsGiven& options) 
   {
     StatusLine line(stderr);
     const bool redraws = terminal_use(stderr).redraws;
-    rows = inspect::export_rows(observer, *table, options.output, [&](std::uint64_t written) {
-      if (redraws) line.show(fmt::format("{} rows written", format_count(static_cast<double>(written))));
-    });
+    rows = inspect::export_rows(
+        observer, *table, options.output, options.key_text(), [&](std::uint64_t written) {
+          if (redraws) line.show(fmt::format("{} rows written", format_count(static_cast<double>(written))));
+        });
   }
   if (!rows.ok()) return rows.status();
   print_error("{} rows of table \"{}\" written to {}\n", *rows, table->options.name, options.output);
@@ -167,6 +176,28 @@ void add_json_option(CLI::App& app, TableOptionsGiven& options) {
   app.add_flag("--json", options.json, "For programs: as JSON.");
 }
 
+void add_slots_option(CLI::App& app, TableOptionsGiven& options) {
+  app.add_flag("--slots", options.slots, "Show keys as SLOT:INDEX, as features of ctr have them.");
+}
+
+/// Turns SLOT:INDEX into the key's number. ctr's bias has the slot after the last one of a feature.
+CLI::Validator number_of_slot_and_index() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const std::size_t colon = text.find(':');
+        if (colon == std::string::npos) return std::string();
+        const auto slot = base::parse_decimal<std::uint64_t>(text.substr(0, colon));
+        const auto index = base::parse_decimal<std::uint64_t>(text.substr(colon + 1));
+        if (!slot || !index || *slot > slot_of(kBeyondFeatures) || *index > kMostIndex) {
+          return fmt::format("SLOT:INDEX is expected, a slot up to {} and an index up to {}, not \"{}\"",
+                             slot_of(kBeyondFeatures), kMostIndex, text);
+        }
+        text = std::to_string(feature_key(*slot, *index));
+        return std::string();
+      },
+      "");
+}
+
 }  // namespace
 
 void add_table_command(CLI::App& program, Run* run) {
@@ -175,8 +206,8 @@ void add_table_command(CLI::App& program, Run* run) {
       "look into the tables of a running job\n\nIt asks the servers, which do the work beside their other "
       "work; workers do not notice. Rows are whole, but of no single moment while workers train.");
   command->require_subcommand(1);
-  command->footer(examples({"verbena table stats", "verbena table top ctr.weights --count 20",
-                            "verbena table get ctr.weights 17 4711",
+  command->footer(examples({"verbena table stats", "verbena table top ctr.weights --count 20 --slots",
+                            "verbena table get ctr.weights 3:17 4095:0 --slots",
                             "verbena table export ctr.weights --output weights.txt",
                             "verbena table stats --addresses node1:7001,node2:7001 --secret-file secret"}));
 
@@ -191,17 +222,27 @@ void add_table_command(CLI::App& program, Run* run) {
   add_number(*of_top, "--count", top_options->count, "How many.", {1, kMaxFunctionResults})
       ->type_name("N")
       ->capture_default_str();
+  add_slots_option(*of_top, *top_options);
   add_json_option(*of_top, *top_options);
 
   const auto [of_get, get_options] = add_look(*command, "get", "rows by their keys", get, run);
   add_table_argument(*of_get, *get_options);
-  add_number(*of_get, "KEY", get_options->keys, "Which rows.", {0, kNoKey - 1})->type_name("N")->required();
+  add_number(
+      *of_get, "KEY", get_options->keys,
+      "Which rows: by numbers, or as SLOT:INDEX, which is the number SLOT · 2⁵² + INDEX. ctr's bias is "
+      "4095:0.",
+      {0, kNoKey - 1})
+      ->transform(number_of_slot_and_index())  // before it is looked at as a number
+      ->type_name("N|SLOT:INDEX")
+      ->required();
+  add_slots_option(*of_get, *get_options);
   add_json_option(*of_get, *get_options);
 
   const auto [of_export, export_options] =
       add_look(*command, "export", "all rows, one a line: the key, then the values", export_table, run);
   add_table_argument(*of_export, *export_options);
   of_export->add_option("--output", export_options->output, "Where to write.")->type_name("FILE")->required();
+  add_slots_option(*of_export, *export_options);
 }
 
 }  // namespace verbena::apps

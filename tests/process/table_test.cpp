@@ -55,6 +55,14 @@ TEST_F(TableCommandTest, LooksIntoARun) {
   const Ended row = table({"get", weights, std::to_string(largest), "--job", job});
   EXPECT_EQ(row.status, 0) << row.err;
   EXPECT_THAT(row.out, AllOf(HasSubstr(std::to_string(largest)), ::testing::Not(HasSubstr("no row"))));
+  // The second way to say a key, in which ctr's keys have a meaning: its bias is always there.
+  const Ended bias = table({"get", weights, "4095:0", "0:00", "--slots", "--job", job});
+  EXPECT_EQ(bias.status, 0) << bias.err;
+  EXPECT_THAT(bias.out, AllOf(::testing::ContainsRegex("4095:0 -?[0-9]"), HasSubstr("0:0 ")));
+  const Ended no_index = table({"get", weights, "3:x", "--job", job});
+  EXPECT_EQ(no_index.status, 2);
+  EXPECT_THAT(no_index.err, HasSubstr("KEY: SLOT:INDEX is expected, a slot up to 4095 and an index up to "
+                                      "4503599627370495, not \"3:x\""));
   const Ended exported = table({"export", weights, "--output", scratch_.path("rows.txt"), "--job", job});
   EXPECT_EQ(exported.status, 0) << exported.err;
   EXPECT_THAT(verbena::testing::contents(scratch_.path("rows.txt")), HasSubstr(std::to_string(largest)));

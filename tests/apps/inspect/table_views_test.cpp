@@ -91,13 +91,29 @@ TEST_F(TableViewsTest, RowsComeAsTheyAreAskedFor) {
 
 TEST_F(TableViewsTest, ExportWritesAllRows) {
   const verbena::testing::TemporaryFolder folder;
-  const auto rows = export_rows(*observer_, weights_, folder.path("rows.txt"), [](std::uint64_t) {});
+  const auto rows =
+      export_rows(*observer_, weights_, folder.path("rows.txt"), KeyText::kNumber, [](std::uint64_t) {});
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ(*rows, 3);
   std::vector<std::string> lines;
   std::istringstream text(contents(folder.path("rows.txt")));
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   EXPECT_THAT(lines, UnorderedElementsAre("7 0.1 1", "8 0 -3", "9 2 2"));
+}
+
+TEST_F(TableViewsTest, KeysAreSlotsAndIndicesIfThatIsAskedFor) {
+  const Key feature = 3 * (Key{1} << 52U) + 17;
+  const std::vector<SeenRow> rows = {{.key = feature, .values = {{1, 2}}}, {.key = 5}};
+  EXPECT_EQ(to_text(weights_, rows, KeyText::kSlotAndIndex), "3:17 1 2\n0:5 no row\n");
+  const nlohmann::json json = to_json(rows, KeyText::kSlotAndIndex);
+  EXPECT_EQ(json[0]["key"], feature);
+  EXPECT_EQ(json[0]["slot_and_index"], "3:17");
+  EXPECT_FALSE(to_json(rows)[0].contains("slot_and_index"));
+  const verbena::testing::TemporaryFolder folder;
+  const auto written = export_rows(*observer_, weights_, folder.path("rows.txt"), KeyText::kSlotAndIndex,
+                                   [](std::uint64_t) {});
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_THAT(contents(folder.path("rows.txt")), HasSubstr("0:7 0.1 1\n"));
 }
 
 }  // namespace
