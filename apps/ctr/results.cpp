@@ -49,6 +49,13 @@ absl::Status predict(const WorkerRun& run, TrainedModel& model, const std::vecto
   return file.ok() ? file->commit() : absl::OkStatus();
 }
 
+/// AUC is of pairs of a positive example and another one.
+void report_missing_auc(const ScoreHistogram& scores, Reporter& reporter) {
+  if (scores.examples() == 0 || scores.auc()) return;
+  reporter.print(fmt::format("no AUC, since {} of the test is positive",
+                             scores.positives() > 0 ? "each example" : "no example"));
+}
+
 void report_calibration(const ScoreHistogram& scores, Reporter& reporter) {
   if (scores.examples() == 0) return;
   nlohmann::json groups = nlohmann::json::array();
@@ -111,6 +118,7 @@ absl::Status present(const WorkerRun& run, const Input& input, Parameters& param
   if (!options.streams()) reporter.summary("features", input.read.features);
   reporter.summary("keys", size.keys);
   reporter.summary("nonzero_weights", size.nonzero_weights);
+  report_missing_auc(scores, reporter);
   report_calibration(scores, reporter);
   return report_memory(parameters, reporter);
 }
@@ -130,6 +138,7 @@ absl::Status use_loaded(const WorkerRun& run) {
     run.reporter.summary("test_examples", scores.examples());
     run.reporter.summary("keys", size.keys);
     run.reporter.summary("nonzero_weights", size.nonzero_weights);
+    report_missing_auc(scores, run.reporter);
     report_calibration(scores, run.reporter);
   }
   run.reporter.iteration(report);

@@ -28,6 +28,7 @@
 namespace verbena::apps {
 namespace {
 
+using ::testing::Contains;
 using verbena::testing::contents;
 
 /// Few fields with strong weights and factors, so that few examples teach much.
@@ -151,6 +152,31 @@ TEST_F(CtrTest, LoadedModelPredictsTheSame) {
   EXPECT_EQ(contents(path("again")), predicted);
   train(*application, {.workers = 3});
   EXPECT_EQ(contents(path("again")), predicted);
+}
+
+/// Of examples with only one label there is none, and that is said.
+TEST_F(CtrTest, SaysWhyThereIsNoAuc) {
+  std::ignore = alone({"--output", path("model")});
+  const auto lines = [&](const std::vector<std::string>& arguments) {
+    Recorder recorder;
+    const auto application = with_options(make_ctr(), arguments);
+    EXPECT_TRUE(run_baseline(*application, recorder).ok());
+    const bool is_said = std::any_of(recorder.lines.begin(), recorder.lines.end(),
+                                     [](const std::string& line) { return line.starts_with("no AUC"); });
+    EXPECT_NE(application->objectives(recorder.reports.back().sums).contains("test_auc"), is_said);
+    return recorder.lines;
+  };
+  std::ofstream(path("positive")) << "1 0:1:1\n1 0:2:1\n";
+  std::ofstream(path("other")) << "0 0:1:1\n";
+  const std::string loaded = path("model");
+  EXPECT_THAT(lines({"--data", path("positive"), "--load", loaded}),
+              Contains("no AUC, since each example of the test is positive"));
+  EXPECT_THAT(lines({"--data", path("other"), "--load", loaded}),
+              Contains("no AUC, since no example of the test is positive"));
+  EXPECT_THAT(lines({"--data", data(), "--test-data", path("other")}),
+              Contains("no AUC, since no example of the test is positive"));
+  std::ignore = lines({"--data", data(), "--load", loaded});
+  std::ignore = lines({"--data", data()});
 }
 
 /// As the summary says it, with the line on which predictions are right. What is no calibration is not drawn.
