@@ -47,7 +47,8 @@ absl::StatusOr<EvictionRule> EvictionRule::find(std::string_view text) {
     const auto values = named->values_of(kTheEviction, known);
     if (!values.ok()) return values.status();
     rule.kind_ = kind;
-    if (!known.empty()) rule.most_bytes_ = static_cast<std::uint64_t>((*values)[known.size() - 1] * 1e6);
+    const double most_mb = known.empty() ? 0 : (*values)[known.size() - 1];
+    if (most_mb > 0) rule.most_bytes_ = std::max<std::uint64_t>(static_cast<std::uint64_t>(most_mb * 1e6), 1);
     use(*values);
     return absl::OkStatus();
   };

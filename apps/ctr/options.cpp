@@ -25,7 +25,8 @@ constexpr std::int64_t kMostBatch = 1 << 20;
 constexpr std::int64_t kMostBlocks = 4096;
 constexpr std::int64_t kMostPasses = 1'000'000;
 constexpr std::int64_t kMostMinCount = 255;
-constexpr double kMostNumber = 1e30;  // single precision has room for its square root's and its steps
+constexpr std::uint64_t kLeastMegabytes = 1;  // of a table that is limited: what one lane takes at once
+constexpr double kMostNumber = 1e30;          // single precision has room for its square root's and its steps
 
 }  // namespace
 
@@ -125,7 +126,7 @@ void Options::add_to(CLI::App& command) {
           "--eviction", eviction,
           "when a feature loses its weight and factors again: never, age(clocks=1000) (mini-batches "
           "without it), count(least=1,half_life=1000), norm(least=0.001,clocks=100), lru(most_mb=1000); "
-          "each with most_mb, for each of the two tables; --baseline has none (docs/sparse.md)")
+          "each with most_mb, 1 or more, for each of the two tables; --baseline has none (docs/sparse.md)")
       ->capture_default_str()
       ->type_name("EVICTION");
   command
@@ -211,7 +212,13 @@ absl::Status Options::check_values() const {
 /// What the tables will find wrong.
 absl::Status Options::check_rules() const {
   RETURN_IF_ERROR(protocol::FilterRule::find(filter).status());
-  RETURN_IF_ERROR(protocol::EvictionRule::find(eviction).status());
+  const absl::StatusOr<protocol::EvictionRule> rows_go = protocol::EvictionRule::find(eviction);
+  if (!rows_go.ok()) return rows_go.status();
+  if (rows_go->most_bytes() > 0 && rows_go->most_bytes() < kLeastMegabytes * 1'000'000) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--eviction: expected most_mb to be {} or more, or nearly no feature gets a weight, found {}",
+        kLeastMegabytes, eviction));
+  }
   RETURN_IF_ERROR(protocol::PushEncoding::find(encoding).status());
   for (const std::string& rule : {rules().weights, rules().factors}) {
     const auto found = protocol::UpdateRule::find(

@@ -87,9 +87,15 @@ absl::Status report_memory(Parameters& parameters, Reporter& reporter) {
         static_cast<double>(memory.bytes()) / static_cast<double>(std::max<std::uint64_t>(memory.rows, 1)),
         mb(memory.value_bytes), mb(memory.state_bytes), mb(memory.index_bytes), mb(memory.count_bytes),
         mb(memory.book_bytes)));
-    if (memory.refused > 0)
-      reporter.print(
-          fmt::format("{}: {} times a key got no row, since the memory was used up", name, memory.refused));
+    // Places of rows that went are used again, so that those that are not are all that is known.
+    const std::uint64_t gone = memory.rows_waiting + memory.rows_free;
+    std::string left = fmt::format("{}: {} rows are left", name, memory.rows);
+    if (gone > 0) left += fmt::format(", {} or more have gone", gone);
+    if (memory.refused > 0) {
+      left += fmt::format("; {} gradients were dropped, since there was no room for a row of their key",
+                          memory.refused);
+    }
+    if (gone > 0 || memory.refused > 0) reporter.print(left);
     all[name] = to_json(memory);
   }
   if (!all.empty()) reporter.summary("server_memory", std::move(all));

@@ -19,6 +19,7 @@ TEST(EvictionTest, OnlyTheseChoicesAreUnderstood) {
     EXPECT_TRUE(rule(text).evicts()) << text;
   EXPECT_EQ(rule("age(clocks=3,most_mb=2)").most_bytes(), 2'000'000);
   EXPECT_EQ(rule("lru(most_mb=0.5)").most_bytes(), 500'000);
+  EXPECT_EQ(rule("age(most_mb=1e-9)").most_bytes(), 1) << "0 would be no limit";
   for (const char* text : {"", "old", "never(clocks=1)", "age(clocks=0)", "age(most=1)", "lru",
                            "lru(most_mb=0)", "count(least=-1)", "norm(clocks=0.5)"}) {
     const auto found = EvictionRule::find(text);

@@ -29,6 +29,8 @@ namespace verbena::apps {
 namespace {
 
 using ::testing::Contains;
+using ::testing::MatchesRegex;
+using ::testing::Not;
 using verbena::testing::contents;
 
 /// Few fields with strong weights and factors, so that few examples teach much.
@@ -212,33 +214,37 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
   std::ofstream(path("of rank 1")) << "# verbena ctr: rank 1\n0:1\t1\t2\n";
   std::ofstream(path("one label")) << "1 0:1:1\n1 0:2:1\n";
   expect_refusals(
-      parsed_, {{{"--test-fraction", "1"}, "--test-fraction: expected"},
-                {{"--batch", "0"}, "--batch: expected 1 to"},
-                {{"--passes", "-1"}, "--passes: expected 0 to"},
-                {{"--solver", "newton"}, "--solver: expected ftrl or block"},
-                {{"--solver", "block", "--rank", "2"}, "--rank: --solver block"},
-                {{"--storage", "disk"}, "--storage: expected memory or files, found disk"},
-                {{"--solver", "block", "--storage", "files"}, "--storage: expected memory with --solver"},
-                {{"--solver", "block", "--filter", "int8"}, "--filter: --solver block"},
-                {{"--blocks", "-1"}, "--blocks: expected 0 to"},
-                {{"--kkt", "-1"}, "--kkt: expected 0 to"},
-                {{"--rank", "-1"}, "--rank: expected 0 to"},
-                {{"--alpha", "0"}, "--alpha: expected more than 0"},
-                {{"--l1", "-1"}, "--l1: expected 0 to"},
-                {{"--format", "csv"}, "libffm"},
-                {{"--format", "libsvm"}, "clicks:1: expected"},
-                {{"--test-data", path("none")}, "none"},
-                {{"--predict", path("p")}, "--predict: expected"},
-                {{"--rank", "2", "--factor-deviation", "1e39"}, "--factor-deviation: expected 0 to"},
-                {{"--start", path("none")}, "none"},
-                {{"--start", path("of rank 1"), "--rank", "2"}, "of rank 1: a model of rank 1, expected 2"},
-                {{"--filter", "some"}, "expected none, significant"},
-                {{"--eviction", "some"}, "expected never, age"},
-                {{"--solver", "block", "--eviction", "age"}, "--eviction: --solver block"},
-                {{"--encoding", "zip"}, "expected auto, records or packed"},
-                {{"--test-every", "0"}, "--test-every: expected 1 or more"},
-                {{"--min-count", "0"}, "--min-count: expected 1 to 255, found 0"},
-                {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"}});
+      parsed_,
+      {{{"--test-fraction", "1"}, "--test-fraction: expected"},
+       {{"--batch", "0"}, "--batch: expected 1 to"},
+       {{"--passes", "-1"}, "--passes: expected 0 to"},
+       {{"--solver", "newton"}, "--solver: expected ftrl or block"},
+       {{"--solver", "block", "--rank", "2"}, "--rank: --solver block"},
+       {{"--storage", "disk"}, "--storage: expected memory or files, found disk"},
+       {{"--solver", "block", "--storage", "files"}, "--storage: expected memory with --solver"},
+       {{"--solver", "block", "--filter", "int8"}, "--filter: --solver block"},
+       {{"--blocks", "-1"}, "--blocks: expected 0 to"},
+       {{"--kkt", "-1"}, "--kkt: expected 0 to"},
+       {{"--rank", "-1"}, "--rank: expected 0 to"},
+       {{"--alpha", "0"}, "--alpha: expected more than 0"},
+       {{"--l1", "-1"}, "--l1: expected 0 to"},
+       {{"--format", "csv"}, "libffm"},
+       {{"--format", "libsvm"}, "clicks:1: expected"},
+       {{"--test-data", path("none")}, "none"},
+       {{"--predict", path("p")}, "--predict: expected"},
+       {{"--rank", "2", "--factor-deviation", "1e39"}, "--factor-deviation: expected 0 to"},
+       {{"--start", path("none")}, "none"},
+       {{"--start", path("of rank 1"), "--rank", "2"}, "of rank 1: a model of rank 1, expected 2"},
+       {{"--filter", "some"}, "expected none, significant"},
+       {{"--eviction", "some"}, "expected never, age"},
+       {{"--solver", "block", "--eviction", "age"}, "--eviction: --solver block"},
+       {{"--eviction", "lru(most_mb=0.0001)"},
+        "--eviction: expected most_mb to be 1 or more, or nearly no feature gets a weight, found lru("},
+       {{"--eviction", "age(most_mb=1e-9)"}, "--eviction: expected most_mb to be 1 or more"},
+       {{"--encoding", "zip"}, "expected auto, records or packed"},
+       {{"--test-every", "0"}, "--test-every: expected 1 or more"},
+       {{"--min-count", "0"}, "--min-count: expected 1 to 255, found 0"},
+       {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"}});
   expect_refusals(
       [this](std::vector<std::string> arguments) { return parsed(std::move(arguments)); },
       {{{"--load", path("none")}, "none"},
@@ -390,6 +396,22 @@ TEST_F(CtrTest, FiltersKeepGradientsBack) {
   const std::string at_the_end = model_with("significant(least=1e9)", "0");
   EXPECT_GT(std::count(at_the_end.begin(), at_the_end.end(), '\n'),
             std::count(all.begin(), all.end(), '\n') / 2);
+}
+
+/// What eviction has cost is said in one line for each table.
+TEST_F(CtrTest, SaysHowManyRowsHaveGone) {
+  const auto lines_with = [&](const std::string& eviction) {
+    const auto application = parsed_({"--eviction", eviction});
+    train(*application, {.consistency = Bsp{}});
+    return recorders_[0].lines;
+  };
+  const auto rows = [](const std::string& then) {
+    return Contains(MatchesRegex("ctr.weights: [0-9]+ rows are left" + then));
+  };
+  EXPECT_THAT(lines_with("age(clocks=20)"), rows(", [0-9]+ or more have gone"));
+  EXPECT_THAT(lines_with("age(most_mb=1)"),
+              rows("; [0-9]+ gradients were dropped, since there was no room for a row of their key"));
+  EXPECT_THAT(lines_with("age(most_mb=1000)"), Not(rows(".*")));
 }
 
 /// An encoding changes nothing; several passes without a test between them need no barrier.
