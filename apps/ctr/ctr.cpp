@@ -164,6 +164,7 @@ absl::Status ClickThrough::run_alone(BaselineContext& context) const {
     return train_blocks(run, *input, parameters, /*delay=*/0);
   }
   LocalParameters parameters(options_.rules());
+  RETURN_IF_ERROR(parameters.barrier());  // in which workers would compare what they have read
   return train(run, *input, parameters);
 }
 

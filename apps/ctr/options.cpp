@@ -14,6 +14,7 @@
 #include "apps/data/examples.hpp"
 #include "apps/options/numbers.hpp"
 #include "base/return_if_error.hpp"
+#include "protocol/admission.hpp"
 #include "protocol/initial_values.hpp"
 #include "protocol/update_rule.hpp"
 
@@ -123,6 +124,13 @@ void Options::add_to(CLI::App& command) {
       ->capture_default_str();
   command
       .add_option(
+          "--admission", admission,
+          "when a feature gets its weight and factors, instead of --min-count and --factor-min-count: "
+          "always, count(least=2) (mini-batches that have it), probability(p=0.1) (with each mini-batch that "
+          "has it; docs/sparse.md)")
+      ->type_name("ADMISSION");
+  command
+      .add_option(
           "--eviction", eviction,
           "when a feature loses its weight and factors again: never, age(clocks=1000) (mini-batches "
           "without it), count(least=1,half_life=1000), norm(least=0.001,clocks=100), lru(most_mb=1000); "
@@ -212,6 +220,7 @@ absl::Status Options::check_values() const {
 /// What the tables will find wrong.
 absl::Status Options::check_rules() const {
   RETURN_IF_ERROR(protocol::FilterRule::find(filter).status());
+  if (!admission.empty()) RETURN_IF_ERROR(protocol::AdmissionRule::find(admission, seed).status());
   const absl::StatusOr<protocol::EvictionRule> rows_go = protocol::EvictionRule::find(eviction);
   if (!rows_go.ok()) return rows_go.status();
   if (rows_go->most_bytes() > 0 && rows_go->most_bytes() < kLeastMegabytes * 1'000'000) {
@@ -236,6 +245,7 @@ absl::Status Options::check_together() const {
   }
   for (const auto& [name, is_usual] :
        {std::pair("--rank", rank == 0), std::pair("--min-count", min_count == 1),
+        std::pair("--admission", admission.empty()),
         std::pair("--eviction", eviction == protocol::kEvictNever),
         std::pair("--filter", filter == protocol::kNoFilter), std::pair("--l2", l2 == 0)}) {
     if (has_blocks() && !is_usual) {
@@ -275,6 +285,8 @@ std::string_view Options::why_idle(std::string_view option) const {
     return "expected only without --load, which trains nothing and tests on --data";
   if (!has_blocks() && is_of({"blocks", "kkt", "tolerance"})) return "expected only with --solver block";
   if (has_blocks() && is_of({"alpha", "beta"})) return "expected only with --solver ftrl";
+  if (!admission.empty() && is_of({"min-count", "factor-min-count"}))
+    return "expected only without --admission, which says when a feature gets its weight and factors";
   if (rank == 0 && option.starts_with("factor-"))
     return "expected only with a --rank above 0: without, there are no factors";
   if (!test_data.empty() && test_fraction > 0 && option == "test-fraction")
@@ -309,8 +321,10 @@ Rules Options::rules() const {
           .initial_factors = fmt::format("normal(deviation={})", factor_deviation),
           .rank = static_cast<std::uint32_t>(rank),
           .seed = seed,
-          .weight_admission = fmt::format("count(least={})", min_count),
-          .factor_admission = fmt::format("count(least={})", std::max(min_count, factor_min_count)),
+          .weight_admission = admission.empty() ? fmt::format("count(least={})", min_count) : admission,
+          .factor_admission = admission.empty()
+                                  ? fmt::format("count(least={})", std::max(min_count, factor_min_count))
+                                  : admission,
           .eviction = eviction,
           .filter = filter,
           .encoding = encoding};

@@ -51,6 +51,7 @@ struct Options {
   double factor_regularization = 0;
   std::int64_t min_count = 1;
   std::int64_t factor_min_count = 10;
+  std::string admission;  ///< empty: by the two counts
   std::string eviction{protocol::kEvictNever};
   std::string filter{protocol::kNoFilter};
   std::string encoding{protocol::kUsualEncoding};

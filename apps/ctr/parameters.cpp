@@ -259,12 +259,12 @@ LocalParameters::LocalParameters(const Rules& rules)
 absl::Status LocalParameters::start_from(std::span<const Key> keys, const Numbers& parameters) {
   for (std::size_t i = 0; i < keys.size(); ++i)
     weights_.set(keys[i], std::span(parameters.weights).subspan(i, 1));
-  if (!factors_) return absl::OkStatus();
+  if (!factors_) return barrier();
   const std::size_t rank = no_factors_.size();
   const OfFactors those(keys, parameters.factors, rank);
   for (std::size_t i = 0; i < those.keys.size(); ++i)
     factors_->set(those.keys[i], std::span(those.numbers).subspan(i * rank, rank));
-  return absl::OkStatus();
+  return barrier();
 }
 
 absl::Status LocalParameters::read(std::span<const Key> keys, Numbers& parameters) {

@@ -17,6 +17,7 @@
 #include "apps/ctr/model.hpp"
 #include "apps/data/score_histogram.hpp"
 #include "apps/training_watch.hpp"
+#include "base/return_if_error.hpp"
 #include "protocol/admission.hpp"
 #include "protocol/eviction.hpp"
 #include "protocol/filter_rule.hpp"
@@ -189,11 +190,15 @@ class LocalParameters final : public StreamedParameters {
   absl::Status step(std::span<const Key> keys, const Numbers& gradients) override;
   absl::Status start_from(std::span<const Key> keys, const Numbers& parameters) override;
   absl::Status clock() override;
-  absl::Status barrier() override { return absl::OkStatus(); }
-  absl::Status merge(ScoreHistogram& /*scores*/) override { return absl::OkStatus(); }
+  absl::Status barrier() override { return clock(); }
+  absl::Status merge(ScoreHistogram& /*scores*/) override {
+    RETURN_IF_ERROR(barrier());
+    return barrier();
+  }
   absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) override;
 
  private:
+  /// As that of a single worker, whose barriers end clocks, too: by chance, the same features get rows.
   std::int64_t clock_ = 0;
   LocalTable weights_;
   std::optional<LocalTable> factors_;

@@ -243,6 +243,9 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
        {{"--eviction", "age(most_mb=1e-9)"}, "--eviction: expected most_mb to be 1 or more"},
        {{"--encoding", "zip"}, "expected auto, records or packed"},
        {{"--test-every", "0"}, "--test-every: expected 1 or more"},
+       {{"--admission", "sometimes"}, "expected always, count(least=NUMBER) or probability(p=NUMBER)"},
+       {{"--admission", "probability(p=2)"}, "expected 0 to 1, found 2"},
+       {{"--solver", "block", "--admission", "always"}, "--admission: --solver block"},
        {{"--min-count", "0"}, "--min-count: expected 1 to 255, found 0"},
        {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"}});
   expect_refusals(
@@ -278,6 +281,8 @@ TEST_F(CtrTest, RefusesOptionsThatWouldDoNothing) {
        {{"--solver", "block", "--beta", "2", "--alpha", "1"}, "--alpha, --beta: expected only with --solver"},
        {{"--solver", "block", "--l2", "1"}, "--l2: --solver block"},
        {{"--solver", "block", "--factor-rate", "1"}, "--factor-rate: expected only with a --rank above 0"},
+       {{"--admission", "always", "--min-count", "1", "--rank", "2", "--factor-min-count", "2"},
+        "--factor-min-count, --min-count: expected only without --admission"},
        {{"--kkt", "10"}, "--kkt: expected only with --solver block"},
        {{"--blocks", "3", "--tolerance", "0"}, "--blocks, --tolerance: expected only with --solver block"},
        {{"--factor-deviation", "1"}, "--factor-deviation: expected only with a --rank above 0"},
@@ -401,12 +406,13 @@ TEST_F(CtrTest, FiltersKeepGradientsBack) {
 /// What eviction has cost is said in one line for each table.
 TEST_F(CtrTest, SaysHowManyRowsHaveGone) {
   const auto lines_with = [&](const std::string& eviction) {
-    const auto application = parsed_({"--eviction", eviction});
+    const auto application =
+        parsed_({"--eviction", eviction, "--rank", "8", "--factor-min-count", "1", "--test-fraction", "0"});
     train(*application, {.consistency = Bsp{}});
     return recorders_[0].lines;
   };
   const auto rows = [](const std::string& then) {
-    return Contains(MatchesRegex("ctr.weights: [0-9]+ rows are left" + then));
+    return Contains(MatchesRegex("ctr.factors: [0-9]+ rows are left" + then));
   };
   EXPECT_THAT(lines_with("age(clocks=20)"), rows(", [0-9]+ or more have gone"));
   EXPECT_THAT(lines_with("age(most_mb=1)"),
@@ -562,6 +568,32 @@ TEST_F(CtrTest, RareFeaturesGetNoRows) {
   EXPECT_LE(all.second, 1U) << "the bias";
   EXPECT_GT(with_factors_of_some.second, 10U);
   EXPECT_LT(some.first, all.first);
+}
+
+/// By chance, the same in the plain loop and with a worker: weights, and with them the factors.
+TEST_F(CtrTest, FeaturesGetRowsByAdmission) {
+  const auto model_with = [&](const std::vector<std::string>& admission, bool in_tables) {
+    // A second pass begins at a clock that tells how many barriers there were.
+    std::vector<std::string> arguments = {"--rank", "2", "--passes", "2", "--output", path("model")};
+    arguments.insert(arguments.end(), admission.begin(), admission.end());
+    const std::unique_ptr<Application> application = parsed_(arguments);
+    if (in_tables) {
+      train(*application, {.consistency = Bsp{}});
+    } else {
+      train_alone(*application);
+    }
+    return contents(path("model"));
+  };
+  const auto features = [](const std::string& model) {
+    return static_cast<double>(std::count(model.begin(), model.end(), '\n'));
+  };
+  const std::string always = model_with({"--admission", "always"}, false);
+  const std::string some = model_with({"--admission", "probability(p=0.1)"}, false);
+  EXPECT_EQ(model_with({"--admission", "probability(p=0.1)"}, true), some);
+  EXPECT_LT(features(some), features(always) / 2);
+  EXPECT_GT(features(some), features(always) / 20);
+  EXPECT_EQ(model_with({"--admission", "count(least=3)"}, false),
+            model_with({"--min-count", "3", "--factor-min-count", "3"}, false));
 }
 
 TEST_F(CtrTest, SaysThatItDiverges) {

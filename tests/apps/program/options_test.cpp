@@ -136,6 +136,7 @@ TEST_F(OptionsTest, WhatTakesAnyTextSaysWhetherItIsAPath) {
                                           "MODEL",
                                           "FORMAT",
                                           "ENCODING",
+                                          "ADMISSION",
                                           "EVICTION",
                                           "FILTER",
                                           "LOSS",
