@@ -11,6 +11,7 @@
 #include "apps/bench/job.hpp"
 #include "apps/bench/operations.hpp"
 #include "apps/bench/output_places.hpp"
+#include "apps/bench/row_keys.hpp"
 #include "apps/bench/yardsticks.hpp"
 #include "base/return_if_error.hpp"
 #include <verbena/session.hpp>
@@ -27,24 +28,6 @@ constexpr std::uint64_t kManyRows = 1 << 16;  // 26 MB: more than a core's own c
 constexpr std::size_t kBatchKeys = 1000;
 constexpr std::uint32_t kSmallWidth = 16;
 constexpr std::uint64_t kSmallRows = 1 << 14;
-
-std::vector<Key> shuffled_keys(std::uint64_t rows, std::size_t count) {
-  std::vector<Key> keys;
-  std::mt19937_64 random(1);
-  while (keys.size() < count) {
-    std::vector<Key> all(rows);
-    std::iota(all.begin(), all.end(), Key{0});
-    std::shuffle(all.begin(), all.end(), random);
-    keys.insert(keys.end(), all.begin(), all.end());
-  }
-  return keys;
-}
-
-/// The key of a sparse table for each of these: spread over all numbers, and none twice.
-std::vector<Key> spread(std::vector<Key> keys) {
-  for (Key& key : keys) key = (key + 1) * 0x9e37'79b9'7f4a'7c15;
-  return keys;
-}
 
 /// Keys for accesses of one row each.
 std::vector<Key> one_row_keys() {
@@ -163,7 +146,6 @@ class TableMeasurements {
                                              std::uint32_t servers = 1) {
     return Job::start(backend_, client_, path, workers, servers);
   }
-  static absl::Status make_rows(Session& session, const Table<float>& table);
   template <class Access>
   absl::StatusOr<Samples> time_accesses(const Access& access);
   /// Times `operation` and notes what it asks of the sessions' transports.
@@ -365,7 +347,7 @@ absl::Status TableMeasurements::push_by(const RuleCase& by) {
   if (!table.ok()) return table.status();
   const std::vector<Key> rows = shuffled_keys(kMillionRows, kMillionRows);
   const std::vector<Key> keys = is_sparse ? spread(rows) : rows;
-  if (is_sparse) RETURN_IF_ERROR(make_rows(session, *table));
+  if (is_sparse) RETURN_IF_ERROR(make_rows(session, *table, kMillionRows));
   const std::vector<float> updates(kBatchKeys * by.width, 0.5F);
   Result result{.operation = std::string(by.name),
                 .what = std::string(by.what),
@@ -394,20 +376,6 @@ absl::Status TableMeasurements::push_by(const RuleCase& by) {
   return session.barrier();
 }
 
-/// Pushes to a million keys, so that the table has rows for them. Their order is not that in which they will
-/// be used, so that the rows' places are no better than by chance.
-absl::Status TableMeasurements::make_rows(Session& session, const Table<float>& table) {
-  std::vector<Key> all(kMillionRows);
-  std::iota(all.begin(), all.end(), Key{0});
-  const std::vector<Key> keys = spread(std::move(all));
-  const std::vector<float> updates(kBatchKeys * table.width(), 0.5F);
-  for (std::size_t first = 0; first < keys.size(); first += kBatchKeys) {
-    RETURN_IF_ERROR(table.push(std::span(keys).subspan(first, kBatchKeys), updates));
-    RETURN_IF_ERROR(session.clock());
-  }
-  return session.barrier();
-}
-
 absl::Status TableMeasurements::pull_sparse(const SparsePullCase& pull) {
   auto job = Job::start(backend_, client_, pull.path, 1, 1, pull.gathers);
   if (!job.ok()) return job.status();
@@ -420,7 +388,7 @@ absl::Status TableMeasurements::pull_sparse(const SparsePullCase& pull) {
   if (!table.ok()) return table.status();
   const std::vector<Key> rows = shuffled_keys(kMillionRows, kMillionRows);
   const std::vector<Key> keys = spread(rows);
-  RETURN_IF_ERROR(make_rows(session, *table));
+  RETURN_IF_ERROR(make_rows(session, *table, kMillionRows));
   const std::size_t row_bytes = pull.width * sizeof(float);
   OutputPlaces places(kBatchKeys * row_bytes);
   Result result{.operation = std::string(pull.name),
