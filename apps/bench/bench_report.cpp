@@ -13,6 +13,7 @@
 namespace verbena::apps {
 namespace {
 
+using bench::GatherCrossover;
 using bench::Result;
 using bench::Yardstick;
 
@@ -136,11 +137,32 @@ std::string yardsticks_card(const bench::Circumstances& circumstances, const std
                    "", true);
 }
 
-std::string what_card(const std::vector<Operation>& operations, const std::vector<std::string>& notes) {
+/// How long both ways take, by the rows' width and the number of keys.
+std::string crossovers_card(const std::vector<GatherCrossover>& crossovers) {
+  if (crossovers.empty()) return "";
+  std::vector<std::string> head{"rows", "gathering pays from", "keys"};
+  for (const GatherCrossover::Pull& pull : crossovers.front().pulls)
+    head.push_back(std::to_string(pull.keys));
+  std::string table = "<div class=\"scroll\"><table>\n" + row(head);
+  for (const GatherCrossover& crossover : crossovers) {
+    std::vector<std::string> read{crossover.row_text(), crossover.from_keys_text(), "read"};
+    std::vector<std::string> gathered{"", "", "gathered"};
+    for (const GatherCrossover::Pull& pull : crossover.pulls) {
+      read.push_back(bench::time_text(pull.read_ns));
+      gathered.push_back(bench::time_text(pull.gathered_ns));
+    }
+    table += row(read) + row(gathered);
+  }
+  return html_card("Rows read one by one, or gathered by the server", table + "</table></div>\n", "", true);
+}
+
+std::string what_card(const std::vector<Operation>& operations, bool has_crossovers,
+                      const std::vector<std::string>& notes) {
   std::string table = "<table>\n";
   for (const Operation& operation : operations) {
     table += row({operation.front()->operation, operation.front()->what});
   }
+  if (has_crossovers) table += row({bench::kGatherCrossover, bench::kGatherCrossoverWhat});
   std::string all_notes;
   for (const std::string& note : notes) all_notes += note + " ";
   return html_card("What is timed", table + "</table>\n", all_notes, true);
@@ -149,7 +171,7 @@ std::string what_card(const std::vector<Operation>& operations, const std::vecto
 }  // namespace
 
 std::string bench_report(const bench::Circumstances& circumstances, const Provenance& made,
-                         const std::vector<Result>& results) {
+                         const std::vector<Result>& results, const std::vector<GatherCrossover>& crossovers) {
   const std::vector<Operation> operations = by_operation(results);
   std::string cards = "<div class=\"cards\">\n";
   for (const Operation& operation : operations) {
@@ -157,8 +179,9 @@ std::string bench_report(const bench::Circumstances& circumstances, const Proven
     cards += latency_card(operation);
     if (operation.front()->stream) cards += bandwidth_card(operation);
   }
-  cards += figures_card(results) + yardsticks_card(circumstances, results) +
-           what_card(operations, bench::all_notes(circumstances));
+  if (!results.empty()) cards += figures_card(results);
+  cards += yardsticks_card(circumstances, results) + crossovers_card(crossovers) +
+           what_card(operations, !crossovers.empty(), bench::all_notes(circumstances));
   const std::string device =
       circumstances.device.empty()
           ? std::string()

@@ -11,6 +11,7 @@
 namespace verbena::apps {
 
 std::string bench_report(const bench::Circumstances& circumstances, const Provenance& made,
-                         const std::vector<bench::Result>& results);
+                         const std::vector<bench::Result>& results,
+                         const std::vector<bench::GatherCrossover>& crossovers = {});
 
 }  // namespace verbena::apps

@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<Job>> Job::start(const Backend& backend, Client& 
     options.workers = workers;
     options.read_path = path;
     options.gather_row_bytes = gathers ? SIZE_MAX : 0;
+    options.gather_keys = 1;
     options.timeout_ms = options.clock_timeout_ms = kTimeoutMs;
     options.transport = std::move(*transport);
     auto session = Session::connect(options);

@@ -18,7 +18,7 @@ class Job {
   /// Of a session's waits, for the server or the other worker.
   static constexpr std::uint32_t kTimeoutMs = 10'000;
 
-  /// `gathers`: rows of sparse tables from afar are gathered by the server, not read one by one.
+  /// `gathers`: rows of sparse tables from afar are gathered by the server, however few, not read one by one.
   static absl::StatusOr<std::unique_ptr<Job>> start(const Backend& backend, Client& client, ReadPath path,
                                                     std::uint32_t workers = 1, std::uint32_t servers = 1,
                                                     bool gathers = false);

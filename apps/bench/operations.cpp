@@ -31,6 +31,7 @@ const std::vector<std::string>& operation_names() {
                                                "pull-sparse-gather",
                                                "pull-narrow-read",
                                                "pull-narrow-gather",
+                                               std::string(kGatherCrossover),
                                                "pull-growing",
                                                "push-applied",
                                                "push-visible",
@@ -54,6 +55,7 @@ absl::StatusOr<Report> measure(const BenchOptions& options, const Backend& backe
   Report report;
   RETURN_IF_ERROR(measure_transport(options, backend, **client, report));
   RETURN_IF_ERROR(measure_tables(options, backend, **client, report));
+  RETURN_IF_ERROR(measure_gather_crossover(options, backend, **client, report));
   return report;
 }
 

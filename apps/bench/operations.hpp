@@ -37,6 +37,7 @@ struct BenchOptions {
 
 struct Report {
   std::vector<Result> results;
+  std::vector<GatherCrossover> crossovers;  ///< by the rows' width
   std::vector<std::string> notes;  ///< what did not go as it should, and what that means for the figures
 };
 
@@ -50,6 +51,9 @@ absl::Status measure_transport(const BenchOptions& options, const Backend& backe
 /// The other operations: tables over that transport.
 absl::Status measure_tables(const BenchOptions& options, const Backend& backend, Client& client,
                             Report& report);
+/// gather-crossover.
+absl::Status measure_gather_crossover(const BenchOptions& options, const Backend& backend, Client& client,
+                                      Report& report);
 
 /// Times a request that the other side answers at once. Over shared memory this is a cache line that goes to
 /// another core and back; otherwise it is a write of 8 bytes with a notification, answered by the same.

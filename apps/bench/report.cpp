@@ -18,10 +18,10 @@ std::string figure_name(const Yardstick& yardstick) {
   return yardstick.figure == Yardstick::Figure::kMedian ? "p50" : "bandwidth";
 }
 
-/// Of the column with the operations: room for the longest name, and for a gap.
-std::size_t name_width(const std::vector<Result>& results) {
+/// Of the column with the operations: room for the longest name, and for a gap. `other`: one more name.
+std::size_t name_width(const std::vector<Result>& results, std::string_view other = "") {
   constexpr std::size_t kGap = 2;
-  std::size_t width = 14;
+  std::size_t width = std::max<std::size_t>(14, other.size());
   for (const Result& result : results) width = std::max(width, result.operation.size());
   return width + kGap;
 }
@@ -74,6 +74,34 @@ std::string posted_table(const std::vector<Result>& results) {
                  : "\n";
   }
   return table;
+}
+
+/// How much of the time of reading gathering took, by the number of keys.
+std::string crossovers_table(const std::vector<GatherCrossover>& crossovers) {
+  std::string table;
+  for (const GatherCrossover& crossover : crossovers) {
+    if (table.empty()) {
+      table = fmt::format("{:<12}{:>11}  |", "row", "from keys");
+      for (const GatherCrossover::Pull& pull : crossover.pulls) table += fmt::format("{:>10}", pull.keys);
+      table += "\n";
+    }
+    table += fmt::format("{:<12}{:>11}  |", crossover.row_text(), crossover.from_keys_text());
+    for (const GatherCrossover::Pull& pull : crossover.pulls)
+      table += fmt::format("{:>10.3g}", pull.gathered_ns / pull.read_ns);
+    table += "\n";
+  }
+  return table;
+}
+
+nlohmann::json crossover_json(const GatherCrossover& crossover) {
+  nlohmann::json json{
+      {"row_floats", crossover.row_floats}, {"from_keys", nullptr}, {"pulls", nlohmann::json::array()}};
+  if (const auto keys = crossover.from_keys()) json["from_keys"] = *keys;
+  for (const GatherCrossover::Pull& pull : crossover.pulls) {
+    json["pulls"].push_back(
+        {{"keys", pull.keys}, {"read_p50_ns", pull.read_ns}, {"gathered_p50_ns", pull.gathered_ns}});
+  }
+  return json;
 }
 
 nlohmann::json histogram_json(const Samples& samples) {
@@ -175,6 +203,28 @@ std::vector<std::string> all_notes(const Circumstances& circumstances) {
   return notes;
 }
 
+std::optional<std::size_t> GatherCrossover::from_keys() const {
+  std::optional<std::size_t> least;
+  for (const Pull& pull : pulls) {
+    if (pull.gathered_ns >= pull.read_ns) {
+      least.reset();
+    } else if (!least) {
+      least = pull.keys;
+    }
+  }
+  return least;
+}
+
+std::string GatherCrossover::from_keys_text() const {
+  const std::optional<std::size_t> keys = from_keys();
+  if (!keys) return "never";
+  return *keys == pulls.front().keys ? "always" : std::to_string(*keys);
+}
+
+std::string GatherCrossover::row_text() const {
+  return fmt::format("{} float{}", row_floats, row_floats == 1 ? "" : "s");
+}
+
 double Result::per_second() const {
   return stream ? stream->operations_per_second : samples.operations_per_second();
 }
@@ -193,12 +243,14 @@ bool Result::keeps(const Yardstick& yardstick) const {
                                                         : ratio(yardstick) >= *yardstick.budget;
 }
 
-std::string to_table(const Circumstances& circumstances, const std::vector<Result>& results) {
+std::string to_table(const Circumstances& circumstances, const std::vector<Result>& results,
+                     const std::vector<GatherCrossover>& crossovers) {
   std::string text = circumstances.transport;
   if (!circumstances.device.empty()) {
     text += fmt::format(", {}, path MTU {}", circumstances.device, circumstances.mtu_bytes);
   }
-  text += fmt::format("; the other side: {}\n\n{}", circumstances.other_side, figures_table(results));
+  text += fmt::format("; the other side: {}\n", circumstances.other_side);
+  if (!results.empty()) text += "\n" + figures_table(results);
   const bool compared = std::any_of(results.begin(), results.end(),
                                     [](const Result& result) { return !result.yardsticks.empty(); });
   if (compared)
@@ -208,17 +260,26 @@ std::string to_table(const Circumstances& circumstances, const std::vector<Resul
                                    [](const Result& result) { return result.posted.has_value(); });
   if (counted)
     text += fmt::format("\nWhat an operation asks of this side's transport\n{}", posted_table(results));
+  if (!crossovers.empty()) {
+    text +=
+        "\nFrom how many keys of a pull on gathering takes less time than one-sided reads, and its share of "
+        "their time by the number of keys\n" +
+        crossovers_table(crossovers);
+  }
   text += "\nWhat is timed\n";
   std::set<std::string> said;
+  const std::size_t names = name_width(results, crossovers.empty() ? "" : kGatherCrossover);
   for (const Result& result : results) {
     if (said.insert(result.operation).second)
-      text += fmt::format("  {:<{}}{}\n", result.operation, name_width(results), result.what);
+      text += fmt::format("  {:<{}}{}\n", result.operation, names, result.what);
   }
+  if (!crossovers.empty()) text += fmt::format("  {:<{}}{}\n", kGatherCrossover, names, kGatherCrossoverWhat);
   for (const std::string& note : all_notes(circumstances)) text += fmt::format("\nNote: {}\n", note);
   return text;
 }
 
-nlohmann::json to_json(const Circumstances& circumstances, const std::vector<Result>& results) {
+nlohmann::json to_json(const Circumstances& circumstances, const std::vector<Result>& results,
+                       const std::vector<GatherCrossover>& crossovers) {
   nlohmann::json json{{"kind", "bench"},
                       {"schema", 2},
                       {"transport", circumstances.transport},
@@ -231,6 +292,8 @@ nlohmann::json to_json(const Circumstances& circumstances, const std::vector<Res
     json["mtu_bytes"] = circumstances.mtu_bytes;
   }
   for (const Result& result : results) json["results"].push_back(result_json(circumstances, result));
+  for (const GatherCrossover& crossover : crossovers)
+    json["gather_crossover"].push_back(crossover_json(crossover));
   return json;
 }
 

@@ -60,6 +60,31 @@ struct Result {
   [[nodiscard]] bool keeps(const Yardstick& yardstick) const;
 };
 
+inline constexpr const char* kGatherCrossover = "gather-crossover";
+inline constexpr const char* kGatherCrossoverWhat =
+    "pulls of 8 to 1024 rows of a sparse table of 262144, all of which have been read before: by one-sided "
+    "reads, and gathered by the server in one message for each lane";
+
+/// Pulls of rows of one width both ways: each row read by itself, and gathered by the server.
+struct GatherCrossover {
+  struct Pull {
+    std::size_t keys = 0;
+    double read_ns = 0;      ///< median
+    double gathered_ns = 0;  ///< median
+  };
+
+  std::size_t row_floats = 0;
+  std::vector<Pull> pulls;  ///< by the number of keys, the fewest first
+
+  /// The least number of keys with which, and with all larger ones, gathering took less time; nullopt: none.
+  [[nodiscard]] std::optional<std::size_t> from_keys() const;
+  /// The same for people: "128", "never", or "always", with the fewest keys that were measured and all
+  /// others.
+  [[nodiscard]] std::string from_keys_text() const;
+  /// "1 float"
+  [[nodiscard]] std::string row_text() const;
+};
+
 /// Where and how the results were measured.
 struct Circumstances {
   std::string transport;        ///< its scheme
@@ -80,8 +105,10 @@ struct Circumstances {
 /// What did not go as it should, and whether budgets are judged.
 [[nodiscard]] std::vector<std::string> all_notes(const Circumstances& circumstances);
 
-[[nodiscard]] std::string to_table(const Circumstances& circumstances, const std::vector<Result>& results);
+[[nodiscard]] std::string to_table(const Circumstances& circumstances, const std::vector<Result>& results,
+                                   const std::vector<GatherCrossover>& crossovers = {});
 /// {"kind": "bench", "schema": 2, …}: see docs/benchmarks.md.
-[[nodiscard]] nlohmann::json to_json(const Circumstances& circumstances, const std::vector<Result>& results);
+[[nodiscard]] nlohmann::json to_json(const Circumstances& circumstances, const std::vector<Result>& results,
+                                     const std::vector<GatherCrossover>& crossovers = {});
 
 }  // namespace verbena::apps::bench

@@ -184,13 +184,14 @@ class OtherSide {
 // ---- measuring
 
 absl::Status write_outputs(const BenchCommand& options, const bench::Circumstances& circumstances,
-                           const Provenance& made, const std::vector<bench::Result>& results) {
+                           const Provenance& made, const bench::Report& report) {
   if (!options.report.empty()) {
-    const absl::Status status = write_file(options.report, bench_report(circumstances, made, results));
+    const absl::Status status =
+        write_file(options.report, bench_report(circumstances, made, report.results, report.crossovers));
     if (!status.ok()) return status;
   }
   if (options.json.empty()) return absl::OkStatus();
-  nlohmann::json numbers = bench::to_json(circumstances, results);
+  nlohmann::json numbers = bench::to_json(circumstances, report.results, report.crossovers);
   add_provenance(made, numbers);
   const std::string json = job::to_line(numbers, 2);
   if (options.json != "-") return write_file(options.json, json);
@@ -236,9 +237,9 @@ int measure(BenchCommand& options, const bench::Backend& backend) {
                                            .notes = report->notes,
                                            .shared_cores = bench::shared_cores(cores.so_far())};
   if (options.json != "-") {
-    put(stdout, base::printable_lines(bench::to_table(circumstances, report->results)));
+    put(stdout, base::printable_lines(bench::to_table(circumstances, report->results, report->crossovers)));
   }
-  const absl::Status status = write_outputs(options, circumstances, made, report->results);
+  const absl::Status status = write_outputs(options, circumstances, made, *report);
   if (status.ok()) return kExitOk;
   // The measurement has succeeded: an output that cannot be written is not a usage error at this point.
   report_error(status);

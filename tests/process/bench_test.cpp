@@ -49,6 +49,7 @@ const std::vector<std::string> kOperations = {"read",
                                               "localize",
                                               "idle-server"};
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;
 
@@ -90,12 +91,28 @@ TEST(BenchTest, EveryOperationIsReported) {
     }
   }
   EXPECT_THAT(operations, UnorderedElementsAreArray(kOperations));
+  std::vector<int> widths;
+  for (const nlohmann::json& crossover : json.at("gather_crossover")) {
+    widths.push_back(crossover.at("row_floats"));
+    std::vector<int> keys;
+    for (const nlohmann::json& pull : crossover.at("pulls")) {
+      keys.push_back(pull.at("keys"));
+      EXPECT_GT(pull.at("read_p50_ns"), 0);
+      EXPECT_GT(pull.at("gathered_p50_ns"), 0);
+    }
+    EXPECT_THAT(keys, ElementsAre(8, 16, 32, 64, 128, 256, 512, 1024));
+  }
+  EXPECT_THAT(widths, ElementsAre(1, 16, 64));
+  EXPECT_THAT(bench.out, HasSubstr("64 floats"));
+  EXPECT_THAT(verbena::testing::contents(page), HasSubstr("64 floats"));
 }
 
 /// An operation's yardsticks do not depend on what else is measured.
 TEST(BenchTest, EachOperationCanBeMeasuredAloneWithTheSmallestSize) {
   const verbena::testing::TemporaryFolder folder;
-  for (const std::string& operation : kOperations) {
+  std::vector<std::string> operations = kOperations;
+  operations.emplace_back("gather-crossover");
+  for (const std::string& operation : operations) {
     const Ended bench =
         run(VERBENA_PROGRAM, {"bench", "--seconds", "0.01", "--sizes", "8", "--operations", operation},
             folder.path());

@@ -8,6 +8,7 @@
 namespace verbena::apps {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -30,6 +31,18 @@ TEST(BenchReportTest, CurvesWhereThereAreSizesAndOneFigureWhereNot) {
   EXPECT_THAT(page, HasSubstr("≤ 1.2: kept"));
   EXPECT_THAT(page, HasSubstr("a &lt;write&gt;"));
   EXPECT_THAT(page, HasSubstr("<pre class=\"command\">verbena bench</pre>today, on node1"));
+}
+
+TEST(BenchReportTest, CrossoversHaveATableOfTheirOwn) {
+  const bench::GatherCrossover crossover{.row_floats = 1, .pulls = {{8, 500, 700}, {16, 900, 800}}};
+  const auto page = [](const std::vector<bench::GatherCrossover>& crossovers) {
+    return bench_report({.transport = "verbs", .other_side = "node2"}, {}, {}, crossovers);
+  };
+  EXPECT_THAT(page({crossover}),
+              AllOf(HasSubstr("<th>1 float</th><td>16</td><td>read</td><td>500.0 ns</td>"),
+                    HasSubstr("<td>gathered</td><td>700.0 ns</td>"), HasSubstr("<th>gather-crossover</th>"),
+                    Not(HasSubstr("All figures"))));
+  EXPECT_THAT(page({}), Not(HasSubstr("gather")));
 }
 
 TEST(LogChartTest, LeavesOutWhatHasNoLogarithm) {

@@ -123,6 +123,40 @@ TEST(ReportTest, WhatIsPostedIsShownForARow) {
   EXPECT_FALSE(to_json(kPlace, {result()}).at("results").at(0).contains("posted"));
 }
 
+GatherCrossover crossover(std::vector<double> shares) {
+  GatherCrossover crossover{.row_floats = 16, .pulls = {}};
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    crossover.pulls.push_back(
+        {.keys = std::size_t{8} << i, .read_ns = 1000, .gathered_ns = 1000 * shares[i]});
+  return crossover;
+}
+
+TEST(GatherCrossoverTest, CountsFromWhereGatheringIsFasterForGood) {
+  EXPECT_EQ(crossover({2, 0.9, 1.1, 0.8, 0.7}).from_keys(), 64U);
+  EXPECT_EQ(crossover({2, 0.9, 1.1, 0.8, 0.7}).from_keys_text(), "64");
+  EXPECT_EQ(crossover({0.9, 0.9}).from_keys(), 8U);
+  EXPECT_EQ(crossover({0.9, 0.9}).from_keys_text(), "always");
+  EXPECT_EQ(crossover({0.5, 1}).from_keys(), std::nullopt);
+  EXPECT_EQ(crossover({0.5, 1}).from_keys_text(), "never");
+  EXPECT_EQ(crossover({}).from_keys_text(), "never");
+}
+
+TEST(GatherCrossoverTest, StandsBesideTheResultsOrAlone) {
+  const std::vector<GatherCrossover> crossovers = {crossover({2, 0.25}), crossover({2, 3})};
+  const std::string table = to_table(kPlace, {}, crossovers);
+  EXPECT_THAT(table, HasSubstr("row           from keys  |         8        16\n"
+                               "16 floats            16  |         2      0.25\n"
+                               "16 floats         never  |         2         3\n"));
+  EXPECT_THAT(table, HasSubstr("  gather-crossover  pulls of 8 to 1024 rows"));
+  EXPECT_THAT(table, Not(HasSubstr("p99")));
+  EXPECT_THAT(to_table(kPlace, {result()}, crossovers), HasSubstr("  read              what is timed"));
+  const nlohmann::json json = to_json(kPlace, {}, crossovers).at("gather_crossover");
+  EXPECT_EQ(json.at(0).at("from_keys"), 16);
+  EXPECT_TRUE(json.at(1).at("from_keys").is_null());
+  EXPECT_EQ(json.at(1).at("pulls").at(1).at("gathered_p50_ns"), 3000);
+  EXPECT_FALSE(to_json(kPlace, {result()}).contains("gather_crossover"));
+}
+
 TEST(BackendTest, HostIsTakenFromWhatWasConnectedTo) {
   EXPECT_EQ(with_host("verbs::4000", "node2"), "verbs:node2:4000");
   EXPECT_EQ(with_host("verbs:10.0.0.1:4000", "node2"), "verbs:10.0.0.1:4000");
