@@ -96,6 +96,19 @@ absl::StatusOr<Configuration> Controller::remove(const Copy& ended, TimePoint no
   return next;
 }
 
+std::optional<Controller::Chains> Controller::chains(TimePoint now) {
+  const std::optional<Known> known = read(now);
+  if (!known) return std::nullopt;
+  Chains chains{.number = known->configuration.number, .servers = {}};
+  for (const Configuration::Chain& chain : known->configuration.servers) {
+    std::vector<Copy>& copies = chains.servers.emplace_back();
+    for (const std::string& address : chain) {
+      if (const std::optional<Copy> copy = copy_at(address)) copies.push_back(*copy);
+    }
+  }
+  return chains;
+}
+
 std::vector<Controller::Copy> Controller::take_joined(TimePoint now) {
   admit(now);
   return std::exchange(joined_, {});

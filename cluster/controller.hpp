@@ -35,6 +35,12 @@ class Controller {
     std::string why;
   };
 
+  /// A configuration, with copies instead of addresses.
+  struct Chains {
+    std::uint64_t number = 0;
+    std::vector<std::vector<Copy>> servers;  ///< by rank; without those that join
+  };
+
   /// Makes a number what ConfigurationSource::decided() returns, with release order.
   using Decide = std::function<void(std::uint64_t number)>;
 
@@ -49,6 +55,8 @@ class Controller {
   /// Lets those join who want to, one at a time for each server. Returns those that have joined since the
   /// last call: that have all that the other copies have.
   std::vector<Copy> take_joined(TimePoint now);
+  /// The newest configuration; nullopt: there is none yet.
+  [[nodiscard]] std::optional<Chains> chains(TimePoint now);
   /// Those that others suspect, each told once, and of these those that another copy could replace.
   std::vector<Suspect> take_suspects(TimePoint now);
 

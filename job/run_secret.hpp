@@ -1,4 +1,5 @@
-// The secret of a run on this host, in a file that only its user can read, for `verbena table`.
+// The secret of a run on this host, in a file that only its user can read, for `verbena table` and `verbena
+// cluster`.
 #pragma once
 
 #include <cstdint>

@@ -15,6 +15,10 @@ constexpr std::size_t kUniqueDigits = 16;
 
 }  // namespace
 
+std::string place_of_store(std::int64_t run) {
+  return fmt::format("verbena/{}/store", run);
+}
+
 ServerPlace ServerPlace::fresh(std::int64_t run, std::uint32_t server) {
   std::random_device random;
   return {fmt::format("{}{}-{:08x}{:08x}", kRun, run, random(), random()), server};

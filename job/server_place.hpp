@@ -1,4 +1,4 @@
-// What the servers of a job on one host are called, in their addresses SCHEME:PLACE.
+// What the servers of a job on one host are called, in their addresses SCHEME:PLACE; and its store.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 #include <string_view>
 
 namespace verbena::job {
+
+/// Where the launcher that is process `run` has the store of its run.
+std::string place_of_store(std::int64_t run);
 
 /// "JOB/server-RANK".
 struct ServerPlace {

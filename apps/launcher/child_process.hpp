@@ -32,6 +32,7 @@ class ChildProcess {
   /// "worker 1 (pid 4711)"
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] bool running() const { return pid_ > 0; }
+  [[nodiscard]] pid_t pid() const { return pid_; }                    ///< -1: it has ended
   [[nodiscard]] int end_descriptor() const { return end_; }           ///< readable when it has ended
   [[nodiscard]] int message_descriptor() const { return messages_; }  ///< -1 when it has closed its end
 

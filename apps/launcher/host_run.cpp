@@ -128,7 +128,7 @@ HostRunEnd carry_out_host_run(const RunOptions& given, const Application& applic
   }
   for (std::uint32_t restart = 1;; ++restart) {
     spdlog::info("run {}: {} {}", std::string(application.name()), effective(run.job), options.effective());
-    Launcher launcher(monitor, /*saves_first=*/!checkpoints.folder.empty(), [&](const auto& copy) {
+    Launcher launcher(monitor, checkpoints.folder, [&](const auto& copy) {
       return server_command(run.job, copy.copy * run.job.servers + copy.server);
     });
     absl::Status ended = launcher.run(commands_of(application, options, run));

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "apps/report/exit_status.hpp"
 #include "base/printable.hpp"
@@ -19,6 +21,8 @@ namespace {
 
 constexpr auto kPoliteness = std::chrono::milliseconds(1500);  // from SIGTERM to SIGKILL
 constexpr int kTickMs = 1000;
+/// From one status to the next, unless something has happened to a process.
+constexpr auto kBetweenStatuses = std::chrono::milliseconds(250);
 /// Copies of a server that fail to join, one after the other, before no other one is started.
 constexpr std::uint32_t kMostFailedToJoin = 3;
 
@@ -43,6 +47,7 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
       if (end) on_end(child, *end);
     }
     check_deadline();
+    tell_status();
     monitor_.tick();
   }
   monitor_.finish();
@@ -88,16 +93,26 @@ absl::Status Launcher::start(const std::vector<Command>& commands) {
     if (!word.ok()) return word.status();
     stop_word_.emplace(*std::move(word));
   }
-  if (std::any_of(commands.begin(), commands.end(),
-                  [](const Command& one) { return one.copy.has_value(); })) {
-    absl::StatusOr<std::unique_ptr<Succession>> succession = Succession::begin(*secret);
-    if (!succession.ok()) return succession.status();
-    succession_ = *std::move(succession);
-  }
+  has_copies_ =
+      std::any_of(commands.begin(), commands.end(), [](const Command& one) { return one.copy.has_value(); });
+  if (absl::Status status = begin_succession(*secret); !status.ok()) return status;
   rendezvous_.emplace(static_cast<std::uint32_t>(commands.size()), *std::move(secret));
   for (const Command& command : commands) {
     if (absl::Status status = start(command, /*joins=*/false); !status.ok()) return status;
     if (command.copy) next_copy_ = std::max(next_copy_, command.copy->copy + 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Launcher::begin_succession(const std::shared_ptr<const transport::Secret>& secret) {
+  if (!has_copies_ && !run_secret_) return absl::OkStatus();  // nobody would ask
+  absl::StatusOr<std::unique_ptr<Succession>> succession = Succession::begin(secret);
+  if (succession.ok()) {
+    succession_ = *std::move(succession);
+  } else if (has_copies_) {
+    return succession.status();
+  } else {
+    spdlog::info("nobody can ask how this run is: {}", std::string(succession.status().message()));
   }
   return absl::OkStatus();
 }
@@ -109,12 +124,14 @@ absl::Status Launcher::start(const Command& command, bool joins) {
       ChildProcess::start(command.name, command.arguments,
                           {.rendezvous = *seat,
                            .stop_word = stop_word_ ? stop_word_->descriptor() : -1,
-                           .decided = succession_ != nullptr ? succession_->decided_descriptor() : -1,
+                           .decided = has_copies_ ? succession_->decided_descriptor() : -1,
                            .joins = joins,
                            .program = command.role});
   ::close(*seat);
   if (!process.ok()) return process.status();
+  const pid_t pid = process->pid();
   children_.push_back({.process = *std::move(process),
+                       .pid = pid,
                        .server = command.server,
                        .copy = command.copy,
                        .joins = joins,
@@ -170,8 +187,9 @@ void Launcher::end_suspect(const cluster::Controller::Suspect& suspect) {
     const bool is_it = child.copy && child.copy->server == suspect.who.server &&
                        child.copy->copy == suspect.who.copy && child.process.running();
     if (!is_it || stopping_) continue;
-    monitor_.print(fmt::format("{} shows no sign of life, and is ended: {}", child.process.name(),
-                               base::printable(suspect.why)));
+    monitor_.note_lost(RunEvent::Kind::kSilence,
+                       fmt::format("{} shows no sign of life, and is ended: {}", child.process.name(),
+                                   base::printable(suspect.why)));
     child.process.signal(SIGKILL);
   }
 }
@@ -184,14 +202,16 @@ bool Launcher::is_replaced(Child& child, int wait_status) {
   const std::uint32_t server = child.copy->server;
   const absl::StatusOr<std::string> next = succession_->remove(*child.copy);
   if (absl::IsDataLoss(next.status())) return false;
+  next_status_ = Clock::time_point::min();
   if (child.joins) {
     ++failed_to_join_[server];
-    monitor_.print(fmt::format("{} {} before it had what the others have", child.process.name(),
-                               describe_end(wait_status)));
+    monitor_.note_lost(RunEvent::Kind::kNoJoin, fmt::format("{} {} before it had what the others have",
+                                                            child.process.name(), describe_end(wait_status)));
   } else if (!next.ok()) {
     return false;
   } else {
-    monitor_.fail_over(fmt::format("{} {}: {}", child.process.name(), describe_end(wait_status), *next));
+    monitor_.fail_over(server, child.pid,
+                       fmt::format("{} {}: {}", child.process.name(), describe_end(wait_status), *next));
   }
   replace(server);
   return true;
@@ -219,7 +239,9 @@ void Launcher::on_joined(const Succession::Copy& copy) {
     if (!child.copy || *child.copy != copy) continue;
     child.joins = false;
     failed_to_join_[copy.server] = 0;
-    monitor_.note_joined(fmt::format("{} has all that server {} has, and can take its place",
+    next_status_ = Clock::time_point::min();
+    monitor_.note_joined(copy.server, child.pid,
+                         fmt::format("{} has all that server {} has, and can take its place",
                                      child.process.name(), copy.server));
   }
 }
@@ -230,6 +252,58 @@ void Launcher::end_those_that_join() {
     if (!child.joins || !child.process.running()) continue;
     child.process.signal(SIGKILL);
     child.history.asked_to_end = child.history.killed = true;
+  }
+}
+
+/// For `verbena cluster status`.
+void Launcher::tell_status() {
+  if (succession_ == nullptr || Clock::now() < next_status_) return;
+  next_status_ = Clock::now() + kBetweenStatuses;
+  succession_->publish(encode(status()));
+}
+
+RunStatus Launcher::status() const {
+  RunStatus status = monitor_.status();
+  std::error_code error;
+  if (!checkpoints_.empty()) status.checkpoints = std::filesystem::absolute(checkpoints_, error).string();
+  add_servers(status);
+  std::vector<std::int64_t> processes;
+  for (const Child& child : children_) {
+    if (!child.server) processes.push_back(child.process.running() ? child.pid : 0);
+  }
+  const std::size_t threads = status.workers.size() / std::max<std::size_t>(processes.size(), 1);
+  for (RunStatus::Worker& worker : status.workers) {
+    const std::size_t process = worker.worker / std::max<std::size_t>(threads, 1);
+    if (process < processes.size()) worker.pid = processes[process];
+  }
+  return status;
+}
+
+void Launcher::add_servers(RunStatus& status) const {
+  using CopyRole = RunStatus::Copy::Role;
+  const auto chains = has_copies_ ? succession_->chains() : std::nullopt;
+  if (chains) status.configuration = chains->number;
+  const auto place_of = [&](const Succession::Copy& who) -> std::ptrdiff_t {
+    if (!chains || who.server >= chains->servers.size()) return 0;
+    const std::vector<Succession::Copy>& chain = chains->servers[who.server];
+    return std::ranges::find(chain, who) - chain.begin();
+  };
+  std::uint32_t next_server = 0;
+  for (const Child& child : children_) {
+    if (!child.server) continue;
+    const Succession::Copy who = child.copy.value_or(Succession::Copy{.server = next_server++});
+    if (who.server >= status.servers.size()) status.servers.resize(who.server + 1);
+    if (!child.process.running()) continue;
+    CopyRole role = has_copies_ ? CopyRole::kStarts : CopyRole::kServes;
+    if (child.joins) role = CopyRole::kJoins;
+    if (!child.joins && chains) role = place_of(who) == 0 ? CopyRole::kServes : CopyRole::kFollows;
+    status.servers[who.server].push_back({.copy = who.copy, .pid = child.pid, .role = role});
+  }
+  for (std::uint32_t server = 0; server < status.servers.size(); ++server) {
+    // Those that join are not found, and come last.
+    std::ranges::stable_sort(status.servers[server], {}, [&](const RunStatus::Copy& one) {
+      return place_of({.server = server, .copy = one.copy});
+    });
   }
 }
 

@@ -19,6 +19,7 @@
 #include "apps/launcher/shared_word.hpp"
 #include "apps/launcher/stop_signals.hpp"
 #include "apps/launcher/succession.hpp"
+#include "apps/report/run_status.hpp"
 #include "job/embedded_rendezvous.hpp"
 #include "job/run_secret.hpp"
 
@@ -37,11 +38,12 @@ class Launcher {
   /// Of another copy of a server: with this number, which none had before.
   using NewCopy = std::function<Command(const Succession::Copy&)>;
 
-  /// `saves_first`: after a signal workers go on until what they train is saved, however long that takes, and
-  /// then end by themselves. A second signal ends them as usual.
+  /// `checkpoints`: the folder of the run's; empty: none are made. If they are, workers go on after a signal
+  /// until what they train is saved, however long that takes, and then end by themselves. A second signal
+  /// ends them as usual.
   /// `new_copy`: the command of a copy that takes the place of one that has died; none: no copy does.
-  explicit Launcher(RunMonitor& monitor, bool saves_first = false, NewCopy new_copy = {})
-      : monitor_(monitor), saves_first_(saves_first), new_copy_(std::move(new_copy)) {}
+  explicit Launcher(RunMonitor& monitor, std::string checkpoints = "", NewCopy new_copy = {})
+      : monitor_(monitor), checkpoints_(std::move(checkpoints)), new_copy_(std::move(new_copy)) {}
 
   /// Starts all commands, in the order of their ranks at the rendezvous, and waits until the processes have
   /// ended. Whatever happens, none of them is left when it returns: when one has failed, the others are asked
@@ -60,6 +62,7 @@ class Launcher {
   using Cause = RunMonitor::Cause;
   struct Child {
     ChildProcess process;
+    pid_t pid = -1;  ///< also when it has ended
     bool server = false;
     std::optional<Succession::Copy> copy;
     bool joins = false;  ///< the copy has not got all that the others have
@@ -67,12 +70,16 @@ class Launcher {
   };
 
   absl::Status start(const std::vector<Command>& commands);
+  absl::Status begin_succession(const std::shared_ptr<const transport::Secret>& secret);
   absl::Status start(const Command& command, bool joins);
   void end_suspect(const cluster::Controller::Suspect& suspect);
   [[nodiscard]] bool is_replaced(Child& child, int wait_status);
   void replace(std::uint32_t server);
   void on_joined(const Succession::Copy& copy);
   void end_those_that_join();
+  void tell_status();
+  [[nodiscard]] RunStatus status() const;
+  void add_servers(RunStatus& status) const;
   [[nodiscard]] bool is_left_over(const Child& child) const;
   void wait(const StopSignals& signals);
   [[nodiscard]] int poll_timeout_ms() const;
@@ -87,12 +94,15 @@ class Launcher {
   [[nodiscard]] bool all_workers_finished() const;
 
   RunMonitor& monitor_;
-  const bool saves_first_;
+  const std::string checkpoints_;
+  const bool saves_first_ = !checkpoints_.empty();
   const NewCopy new_copy_;
   std::optional<SharedWord> stop_word_;       ///< if `saves_first_`: for StopAgreement
-  std::optional<job::RunSecret> run_secret_;  ///< nullopt: `verbena table` cannot look into this run
+  std::optional<job::RunSecret> run_secret_;  ///< nullopt: nobody can look into this run
   std::optional<job::RendezvousHost> rendezvous_;
-  std::unique_ptr<Succession> succession_;                 ///< nullptr: servers have no copies
+  bool has_copies_ = false;
+  std::unique_ptr<Succession> succession_;  ///< nullptr: no copies, and nobody can ask how the run is
+  Clock::time_point next_status_ = Clock::time_point::min();
   std::uint32_t next_copy_ = 0;                            ///< the number of the next one that joins
   std::map<std::uint32_t, std::uint32_t> failed_to_join_;  ///< by server: how many, one after the other
   std::deque<Child> children_;

@@ -80,15 +80,33 @@ void RunMonitor::on_iteration(const job::IterationMessage& message) {
   if (metrics_ != nullptr) metrics_->write(iteration_json(**record));
 }
 
-void RunMonitor::fail_over(std::string_view what) {
-  record_.note_failover();
+void RunMonitor::fail_over(std::uint32_t server, std::int64_t pid, std::string_view what) {
+  note(RunEvent::Kind::kFailover, what);
   display_.print(what);
-  if (metrics_ != nullptr) metrics_->write(failover_json(what, elapsed_seconds()));
+  if (metrics_ != nullptr) metrics_->write(failover_json(server, pid, what, elapsed_seconds()));
 }
 
-void RunMonitor::note_joined(std::string_view what) {
+void RunMonitor::note(RunEvent::Kind kind, std::string_view what) {
+  record_.note({.kind = kind, .elapsed_seconds = elapsed_seconds(), .what = std::string(what)});
+}
+
+RunStatus RunMonitor::status() const {
+  RunStatus status = status_of(record_, elapsed_seconds());
+  const RunSettings& settings = display_.settings();
+  status.title = headline(settings);
+  status.began = settings.made.date;
+  return status;
+}
+
+void RunMonitor::note_lost(RunEvent::Kind kind, std::string_view what) {
+  note(kind, what);
   display_.print(what);
-  if (metrics_ != nullptr) metrics_->write(join_json(what, elapsed_seconds()));
+}
+
+void RunMonitor::note_joined(std::uint32_t server, std::int64_t pid, std::string_view what) {
+  note(RunEvent::Kind::kJoin, what);
+  display_.print(what);
+  if (metrics_ != nullptr) metrics_->write(join_json(server, pid, what, elapsed_seconds()));
 }
 
 void RunMonitor::go_back(std::int64_t after_iteration, std::string_view why) {
@@ -97,6 +115,7 @@ void RunMonitor::go_back(std::int64_t after_iteration, std::string_view why) {
   model_summary_ = nlohmann::json::object();
   printed_.clear();
   record_.go_back(after_iteration);
+  note(RunEvent::Kind::kRestart, why);
   display_.go_back();
   if (metrics_ != nullptr)
     metrics_->write(restart_json(record_.restarts(), why, after_iteration, elapsed_seconds()));

@@ -14,6 +14,7 @@
 #include "apps/report/display.hpp"
 #include "apps/report/metrics.hpp"
 #include "apps/report/run_record.hpp"
+#include "apps/report/run_status.hpp"
 #include "job/child_message.hpp"
 
 namespace verbena::apps {
@@ -43,15 +44,19 @@ class RunMonitor {
   void tick() { display_.tick(elapsed_seconds()); }
   /// Call it when no more messages will come, or none before go_back().
   void finish() { display_.finish(); }
-  /// A copy of a server has died, and others go on. `what`: who, and how, for people.
-  void fail_over(std::string_view what);
-  /// A copy of a server has joined. `what`: which, for people.
-  void note_joined(std::string_view what);
+  /// This copy of the server has died, and others go on. `what`: who, and how, for people.
+  void fail_over(std::uint32_t server, std::int64_t pid, std::string_view what);
+  /// This copy of the server has joined. `what`: which, for people.
+  void note_joined(std::uint32_t server, std::int64_t pid, std::string_view what);
+  /// A copy of a server has died before it had joined, or is ended, since it shows no sign of life.
+  void note_lost(RunEvent::Kind kind, std::string_view what);
   /// The processes have ended, because of `why`, and others go on after this iteration (0: at the beginning):
   /// forgets the failure, and what the training was found to be after that. REQUIRES: finish() was called.
   void go_back(std::int64_t after_iteration, std::string_view why);
 
   [[nodiscard]] double elapsed_seconds() const;
+  /// Without what only the processes' parent knows.
+  [[nodiscard]] RunStatus status() const;
   [[nodiscard]] bool failed() const { return cause_ != Cause::kNone; }
   /// How close failure() is to what has happened first; kNone if there was none.
   [[nodiscard]] Cause cause() const { return cause_; }
@@ -65,6 +70,7 @@ class RunMonitor {
   void on_message(const std::string& name, const job::ChildMessage& message);
   void on_iteration(const job::IterationMessage& message);
   void on_failed(const std::string& name, const job::FailedMessage& message);
+  void note(RunEvent::Kind kind, std::string_view what);
 
   RunRecord& record_;
   Display& display_;

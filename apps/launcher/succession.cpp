@@ -7,14 +7,12 @@
 #include <chrono>
 #include <utility>
 
+#include "apps/report/run_status.hpp"
 #include "cluster/remote_store.hpp"
+#include "job/server_place.hpp"
 
 namespace verbena::apps {
 namespace {
-
-std::string name_of_store(pid_t launcher) {
-  return fmt::format("verbena/{}/store", launcher);
-}
 
 cluster::TimePoint now() {
   return std::chrono::steady_clock::now();
@@ -26,7 +24,7 @@ std::shared_ptr<cluster::StoredConfiguration> configuration_of(
     pid_t launcher, const std::shared_ptr<const transport::Secret>& secret,
     std::shared_ptr<const std::atomic<std::uint64_t>> decided) {
   return std::make_shared<cluster::StoredConfiguration>(
-      std::make_unique<cluster::RemoteStore>(name_of_store(launcher), secret), /*prefix=*/"",
+      std::make_unique<cluster::RemoteStore>(job::place_of_store(launcher), secret), /*prefix=*/"",
       std::move(decided));
 }
 
@@ -36,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Succession>> Succession::begin(
   if (!decided.ok()) return decided.status();
   std::unique_ptr<Succession> succession(new Succession(*std::move(decided)));
   auto server =
-      cluster::StoreServer::listen(name_of_store(::getpid()), std::move(secret), succession->state_);
+      cluster::StoreServer::listen(job::place_of_store(::getpid()), std::move(secret), succession->state_);
   if (!server.ok()) return server.status();
   succession->server_ = *std::move(server);
   return succession;
@@ -54,6 +52,20 @@ void Succession::poll(const std::function<void(const cluster::Controller::Suspec
   server_->poll(now());
   for (const Copy& copy : controller_.take_joined(now())) joined(copy);
   for (const cluster::Controller::Suspect& suspect : controller_.take_suspects(now())) end(suspect);
+}
+
+std::optional<cluster::Controller::Chains> Succession::chains() {
+  return controller_.chains(now());
+}
+
+void Succession::publish(std::string status) {
+  // One that is too long stays as it was.
+  state_
+      .execute(
+          cluster::Transaction{
+              .conditions = {}, .puts = {{.key = kStatusKey, .value = std::move(status)}}, .deletes = {}},
+          now())
+      .IgnoreError();
 }
 
 absl::StatusOr<std::string> Succession::remove(const Copy& ended) {

@@ -1,5 +1,5 @@
-// What a launcher does when servers have copies (--replicas): it holds the job's store, and decides which
-// copy takes the place of one that has ended. docs/elasticity.md
+// A launcher holds its run's store. When servers have copies (--replicas) it decides which copy takes the
+// place of one that has ended (docs/elasticity.md); and it says there how its run is, for whoever looks.
 #pragma once
 
 #include <poll.h>
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,11 @@ class Succession {
   /// that was joining, and has all that the others have.
   void poll(const std::function<void(const cluster::Controller::Suspect&)>& end,
             const std::function<void(const Copy&)>& joined);
+
+  /// The newest configuration; nullopt: the processes have not met yet, or servers have no copies.
+  [[nodiscard]] std::optional<cluster::Controller::Chains> chains();
+  /// Whoever gets kStatusKey finds this from now on.
+  void publish(std::string status);
 
   /// The copy's process has ended, and was reaped. Returns what follows from that, for people. Errors:
   /// Controller::remove().

@@ -29,6 +29,8 @@ class Display {
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
 
+  [[nodiscard]] const RunSettings& settings() const { return settings_; }
+
   /// `lines` have no newline at the end; newlines in between stay.
   void print(std::string_view lines);
   void iteration(const IterationRecord& record, double now_seconds);

@@ -98,6 +98,20 @@ std::string options(const RunSettings& settings) {
   return html_card("Options of " + settings.model, table + "</table>\n");
 }
 
+/// What has happened to the processes, if anything has.
+std::string deaths(const RunRecord& record) {
+  if (record.events().empty()) return "";
+  std::string table = "<div class=\"scroll\"><table><tr><th>what</th><td>at</td><td>event</td></tr>\n";
+  for (const RunEvent& event : record.events()) {
+    table += fmt::format("<tr><th>{}</th><td>{}</td><td>{}</td></tr>\n", escape_markup(event.what),
+                         format_seconds(event.elapsed_seconds), name_of(event.kind));
+  }
+  return html_card("Deaths and failovers", table + "</table></div>\n",
+                   "Seconds since the start of the run. failover: a copy of a server has died, and others go "
+                   "on; join: another copy has all that the others have.",
+                   /*wide=*/true);
+}
+
 std::string words(const std::vector<std::string>& printed) {
   if (printed.empty()) return "";
   std::string text = "<pre>";
@@ -126,7 +140,8 @@ std::string html_report(const RunSettings& settings, const RunRecord& record, do
   std::string page = figures(settings, record);
   page += "<div class=\"cards\">\n" + curves(settings, record) + charts_of_model(charts) + staleness(record);
   if (!settings.baseline) page += waits(settings, record);
-  page += summary(summary_rows(settings, record, elapsed_seconds)) + options(settings) + words(printed);
+  page += summary(summary_rows(settings, record, elapsed_seconds)) + options(settings) + deaths(record) +
+          words(printed);
   return html_page(title, settings.model,
                    title + (settings.seed ? fmt::format(", seed {}", *settings.seed) : std::string()),
                    settings.made, page + "</div>\n");

@@ -49,13 +49,25 @@ nlohmann::json iteration_json(const IterationRecord& record) {
           {"objectives", record.objectives}};
 }
 
-nlohmann::json failover_json(std::string_view what, double elapsed_seconds) {
+namespace {
+
+nlohmann::json copy_json(std::string_view kind, std::uint32_t server, std::int64_t pid, std::string_view what,
+                         double elapsed_seconds) {
   return {
-      {"schema", kMetricsSchema}, {"kind", "failover"}, {"what", what}, {"elapsed_seconds", elapsed_seconds}};
+      {"schema", kMetricsSchema},          {"kind", kind}, {"server", server}, {"pid", pid}, {"what", what},
+      {"elapsed_seconds", elapsed_seconds}};
 }
 
-nlohmann::json join_json(std::string_view what, double elapsed_seconds) {
-  return {{"schema", kMetricsSchema}, {"kind", "join"}, {"what", what}, {"elapsed_seconds", elapsed_seconds}};
+}  // namespace
+
+nlohmann::json failover_json(std::uint32_t server, std::int64_t pid, std::string_view what,
+                             double elapsed_seconds) {
+  return copy_json("failover", server, pid, what, elapsed_seconds);
+}
+
+nlohmann::json join_json(std::uint32_t server, std::int64_t pid, std::string_view what,
+                         double elapsed_seconds) {
+  return copy_json("join", server, pid, what, elapsed_seconds);
 }
 
 nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,

@@ -22,10 +22,12 @@ nlohmann::json settings_json(const RunSettings& settings);
 
 nlohmann::json start_json(const RunSettings& settings, const std::string& version);
 nlohmann::json iteration_json(const IterationRecord& record);
-/// `what`: which copy of a server has died, and how.
-nlohmann::json failover_json(std::string_view what, double elapsed_seconds);
-/// `what`: which copy of a server can take its place from now on.
-nlohmann::json join_json(std::string_view what, double elapsed_seconds);
+/// `what`: which copy of the server has died, and how; `pid`: its process.
+nlohmann::json failover_json(std::uint32_t server, std::int64_t pid, std::string_view what,
+                             double elapsed_seconds);
+/// `what`: which copy of the server can take its place from now on; `pid`: its process.
+nlohmann::json join_json(std::uint32_t server, std::int64_t pid, std::string_view what,
+                         double elapsed_seconds);
 /// `restart` counts from 1; `why`: who has died, and how.
 nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
                             double elapsed_seconds);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -15,6 +16,9 @@ namespace {
 double rate(double items, double seconds) {
   return seconds > 0 ? items / seconds : 0;
 }
+
+/// In the order of RunEvent::Kind.
+constexpr std::array<std::string_view, 5> kEventNames = {"failover", "join", "no join", "silence", "restart"};
 
 absl::Status unknown_worker(std::uint32_t worker, std::size_t workers) {
   return absl::InvalidArgumentError(fmt::format("a report of worker {}, of {} workers", worker, workers));
@@ -32,6 +36,16 @@ absl::Status check_finite(std::int64_t iteration, const std::map<std::string, do
 }
 
 }  // namespace
+
+std::string_view name_of(RunEvent::Kind kind) {
+  return kEventNames.at(static_cast<std::size_t>(kind));
+}
+
+std::optional<RunEvent::Kind> event_kind_of(std::string_view name) {
+  const auto found = std::ranges::find(kEventNames, name);
+  if (found == kEventNames.end()) return std::nullopt;
+  return static_cast<RunEvent::Kind>(found - kEventNames.begin());
+}
 
 double WorkerRecord::throughput() const {
   return rate(items, training_seconds);
@@ -55,6 +69,7 @@ absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const job::Iterati
   }
   RETURN_IF_ERROR(check_finite(report.iteration, report.sums));
   worker.last_iteration = report.iteration;
+  worker.reported_seconds = elapsed_seconds;
   worker.items += report.items;
   worker.training_seconds += report.seconds;
 
@@ -100,6 +115,10 @@ void RunRecord::go_back(std::int64_t after_iteration) {
   for (const IterationRecord& record : iterations_) {
     for (const auto& [name, value] : record.objectives) newest_objectives_[name] = value;
   }
+}
+
+std::uint32_t RunRecord::count(RunEvent::Kind kind) const {
+  return static_cast<std::uint32_t>(std::ranges::count(events_, kind, &RunEvent::kind));
 }
 
 std::int64_t RunRecord::iterations_trained() const {

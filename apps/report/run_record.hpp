@@ -7,6 +7,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +32,7 @@ struct WorkerRecord {
   double items = 0;  ///< these two with what was trained again after a restart
   double training_seconds = 0;
   std::int64_t last_iteration = -1;  ///< none yet
+  double reported_seconds = 0;       ///< since the start of the run, when it was reported
   std::optional<job::FinishedMessage> finished;
 
   [[nodiscard]] double throughput() const;
@@ -37,6 +40,26 @@ struct WorkerRecord {
   /// finished.
   [[nodiscard]] double share_waited() const;
 };
+
+/// What has happened to a run's processes, beside their work.
+struct RunEvent {
+  enum class Kind : std::uint8_t {
+    kFailover,  ///< a copy of a server has died, and others go on
+    kJoin,      ///< a copy has all that the others have
+    kNoJoin,    ///< a copy has died before that
+    kSilence,   ///< a copy was ended, since it showed no sign of life
+    kRestart,   ///< all have begun anew from a checkpoint, or from the beginning
+  };
+
+  Kind kind = Kind::kFailover;
+  double elapsed_seconds = 0;  ///< since the start of the run
+  std::string what;            ///< who, and how, for people
+
+  bool operator==(const RunEvent&) const = default;
+};
+/// "failover"
+std::string_view name_of(RunEvent::Kind kind);
+std::optional<RunEvent::Kind> event_kind_of(std::string_view name);
 
 /// nullopt if there were no reads.
 std::optional<double> mean_clock_differential(const StalenessHistogram& reads);
@@ -55,9 +78,11 @@ class RunRecord {
   /// All workers begin again after this iteration; 0: at the beginning.
   void go_back(std::int64_t after_iteration);
 
-  /// A copy of a server has died, and others go on.
-  void note_failover() { ++failovers_; }
-  [[nodiscard]] std::uint32_t failovers() const { return failovers_; }
+  void note(RunEvent event) { events_.push_back(std::move(event)); }
+  [[nodiscard]] const std::vector<RunEvent>& events() const { return events_; }
+  [[nodiscard]] std::uint32_t count(RunEvent::Kind kind) const;
+  /// How often a copy of a server has died, and others have gone on.
+  [[nodiscard]] std::uint32_t failovers() const { return count(RunEvent::Kind::kFailover); }
 
   /// How often it has gone back.
   [[nodiscard]] std::uint32_t restarts() const { return restarts_; }
@@ -109,7 +134,7 @@ class RunRecord {
   std::map<std::int64_t, Partial> partial_;
   std::vector<IterationRecord> iterations_;
   std::map<std::string, double> newest_objectives_;
-  std::uint32_t failovers_ = 0;
+  std::vector<RunEvent> events_;
   std::uint32_t restarts_ = 0;
 };
 

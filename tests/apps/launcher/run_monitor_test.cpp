@@ -67,6 +67,32 @@ TEST(RunMonitorTest, WhatAProcessCallsTheCauseIs) {
   EXPECT_EQ(monitor.failure().message(), "worker 1: no coffee");
 }
 
+TEST(RunMonitorTest, WhatHasHappenedToProcessesIsInItsStatus) {
+  RunSettings settings;
+  settings.model = "lda";
+  settings.consistency = "bsp";
+  settings.made.date = "2026-11-25T09:30:00Z";
+  RunRecord record(1, [](const auto&) { return std::map<std::string, double>(); });
+  Display display(settings, Display::Mode::kNone, stderr, stderr);
+  RunMonitor monitor(record, display, nullptr);
+  monitor.fail_over(0, 4711, "server 0 has died");
+  monitor.note_lost(RunEvent::Kind::kNoJoin, "copy 2 has died");
+  monitor.note_joined(0, 4712, "copy 3 has joined");
+  monitor.finish();
+  monitor.go_back(0, "worker 0 has died");
+  const RunStatus status = monitor.status();
+  EXPECT_THAT(status.title, HasSubstr("lda, bsp"));
+  EXPECT_EQ(status.began, settings.made.date);
+  EXPECT_EQ(status.failovers, 1U);
+  EXPECT_EQ(status.joins, 1U);
+  EXPECT_EQ(status.restarts, 1U);
+  ASSERT_EQ(status.events.size(), 4U);
+  EXPECT_EQ(status.events[0].what, "server 0 has died");
+  EXPECT_EQ(status.events[1].kind, RunEvent::Kind::kNoJoin);
+  EXPECT_EQ(status.events[2].kind, RunEvent::Kind::kJoin);
+  EXPECT_EQ(status.events[3].kind, RunEvent::Kind::kRestart);
+}
+
 TEST(RunMonitorTest, WhatWasBeforeARestartIsForgotten) {
   RunSettings settings;
   RunRecord record(1, [](const auto&) { return std::map<std::string, double>(); });

@@ -5,11 +5,15 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "apps/launcher/shared_word.hpp"
+#include "apps/report/run_status.hpp"
+#include "cluster/remote_store.hpp"
+#include "job/server_place.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -20,6 +24,7 @@ class SuccessionTest : public ::testing::Test {
   void SetUp() override {
     const auto secret = transport::Secret::random();
     ASSERT_TRUE(secret.ok()) << secret.status();
+    secret_ = *secret;
     auto begun = Succession::begin(*secret);
     ASSERT_TRUE(begun.ok()) << begun.status();
     succession_ = *std::move(begun);
@@ -39,10 +44,49 @@ class SuccessionTest : public ::testing::Test {
     return configuration_->newest().number == number;
   }
 
+  std::shared_ptr<const transport::Secret> secret_;
   std::unique_ptr<Succession> succession_;
   std::shared_ptr<cluster::StoredConfiguration> configuration_;
   std::vector<Succession::Copy> joined_;
 };
+
+/// In the order of the chain, without the one that joins.
+TEST_F(SuccessionTest, WhoIsWhichServerIsToldByCopies) {
+  EXPECT_FALSE(succession_->chains().has_value()) << "the processes have not met";
+  configuration_->propose({.number = 1, .servers = {{"shm:a", "shm:b"}, {"shm:c", "shm:d"}}});
+  ASSERT_TRUE(comes_to_know(1));
+  configuration_->join(0, 2, "shm:e");
+  ASSERT_TRUE(comes_to_know(2));
+  auto chains = succession_->chains();
+  ASSERT_TRUE(chains.has_value());
+  EXPECT_EQ(chains->number, 2U);
+  using Chain = std::vector<Succession::Copy>;
+  EXPECT_EQ(chains->servers[0], (Chain{{0, 0}, {0, 1}}));
+  EXPECT_EQ(chains->servers[1], (Chain{{1, 0}, {1, 1}}));
+  configuration_->has_joined("shm:e");
+  ASSERT_TRUE(comes_to_know(3));
+  ASSERT_TRUE(succession_->remove({.server = 0, .copy = 0}).ok());
+  chains = succession_->chains();
+  ASSERT_TRUE(chains.has_value());
+  EXPECT_EQ(chains->number, 4U);
+  EXPECT_EQ(chains->servers[0], (Chain{{0, 1}, {0, 2}}));
+}
+
+TEST_F(SuccessionTest, WhoeverHasTheSecretIsToldHowTheRunIs) {
+  succession_->publish("fine");
+  succession_->publish("better");
+  cluster::RemoteStore store(job::place_of_store(::getpid()), secret_);
+  std::optional<absl::StatusOr<cluster::Snapshot>> got;
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  store.get({.key = kStatusKey}, now() + std::chrono::seconds(10), [&](const auto& answer) { got = answer; });
+  while (!got) {
+    store.poll(now());
+    succession_->poll([](const auto&) {}, [](const auto&) {});
+  }
+  ASSERT_TRUE(got->ok()) << got->status();
+  ASSERT_EQ((*got)->entries.size(), 1U);
+  EXPECT_EQ((*got)->entries.front().value, "better");
+}
 
 TEST_F(SuccessionTest, ProcessesSeeWhatIsDecidedBeforeTheyHearOfIt) {
   configuration_->propose({.number = 1, .servers = {{"shm:a", "shm:b"}}});
