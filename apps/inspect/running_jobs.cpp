@@ -38,6 +38,7 @@ absl::StatusOr<FoundJob> find_job(const RunningJobs& jobs, const std::string& jo
         fmt::format("no job \"{}\" runs on this host, but {}", job, absl::StrJoin(names, ", ")));
   }
   FoundJob job_found;
+  job_found.name = found->first;
   for (const auto& [rank, address] : found->second) job_found.servers.push_back(address);
   if (const auto run = job::ServerPlace::run_of(found->first)) {
     std::string path = job::RunSecret::path_of(*run);

@@ -18,6 +18,7 @@ using RunningJobs = std::map<std::string, std::map<std::uint32_t, std::string>>;
 RunningJobs jobs_at(const std::vector<std::string>& addresses);
 
 struct FoundJob {
+  std::string name;                  ///< as in RunningJobs
   std::vector<std::string> servers;  ///< addresses, by rank
   std::string secret_file;           ///< of a run; empty: there is none
 };

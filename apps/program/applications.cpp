@@ -6,6 +6,7 @@
 #include "apps/mf/mf.hpp"
 #include "apps/program/bench_command.hpp"
 #include "apps/program/checkpoint_command.hpp"
+#include "apps/program/cluster_command.hpp"
 #include "apps/program/commands.hpp"
 #include "apps/program/doctor_command.hpp"
 #include "apps/program/experiment_command.hpp"
@@ -28,7 +29,7 @@ std::vector<std::unique_ptr<Application>> make_applications() {
 }
 
 std::vector<AddCommand> make_commands() {
-  return {add_generate_command,   add_experiment_command, add_table_command,
+  return {add_generate_command,   add_experiment_command, add_table_command, add_cluster_command,
           add_checkpoint_command, add_bench_command,      add_doctor_command};
 }
 

@@ -11,12 +11,10 @@
 
 #include "apps/data/feature_keys.hpp"
 #include "apps/data/output_file.hpp"
-#include "apps/inspect/running_jobs.hpp"
 #include "apps/inspect/table_views.hpp"
-#include "apps/launcher/job_options.hpp"
 #include "apps/options/manual_formatter.hpp"
 #include "apps/options/numbers.hpp"
-#include "apps/options/transport_options.hpp"
+#include "apps/program/job_choice.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/format.hpp"
@@ -24,7 +22,6 @@
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 #include "job/child_message.hpp"
-#include "transport/backends.hpp"
 #include <verbena/observer.hpp>
 
 namespace verbena::apps {
@@ -34,9 +31,7 @@ using inspect::SeenRow;
 
 /// Which job is looked at, and how the answer is shown.
 struct TableOptionsGiven {
-  TransportOptions transport;
-  std::string job;
-  std::vector<std::string> addresses;
+  JobChoice job;
   bool json = false;
   std::vector<std::string> tables;  ///< of stats; none: all
   std::string table;                ///< of the others
@@ -49,35 +44,6 @@ struct TableOptionsGiven {
     return slots ? inspect::KeyText::kSlotAndIndex : inspect::KeyText::kNumber;
   }
 };
-
-/// Where the servers are, and with which secret they are to be asked.
-absl::StatusOr<inspect::FoundJob> find_job(const TableOptionsGiven& options,
-                                           const transport::Backend& backend) {
-  if (options.addresses.empty()) {
-    if (!backend.listening)
-      return absl::InvalidArgumentError(fmt::format("over {} nobody knows what runs here", backend.scheme));
-    return inspect::find_job(inspect::jobs_at(backend.listening()), options.job);
-  }
-  if (!options.job.empty())
-    return absl::InvalidArgumentError("--job is for jobs on this host; --addresses are enough");
-  inspect::FoundJob found;
-  for (const std::string& place : options.addresses) found.servers.push_back(backend.address(place));
-  return found;
-}
-
-absl::StatusOr<std::unique_ptr<Observer>> observe(TableOptionsGiven options) {
-  options.transport = decided(options.transport,
-                              options.addresses.empty() ? transport::Reach::kHost : transport::Reach::kHosts);
-  RETURN_IF_ERROR(check(options.transport));
-  absl::StatusOr<inspect::FoundJob> found = find_job(options, backend_of(options.transport));
-  if (!found.ok()) return found.status();
-  if (options.transport.secret_file.empty() && !options.transport.no_secret)
-    options.transport.secret_file = found->secret_file;
-  RETURN_IF_ERROR(take_secret(options.transport));
-  absl::StatusOr<std::unique_ptr<transport::Transport>> transport = make_transport(options.transport);
-  if (!transport.ok()) return transport.status();
-  return Observer::connect({.servers = std::move(found->servers), .transport = *std::move(transport)});
-}
 
 absl::StatusOr<ObservedTable> the_table(Observer& observer, const TableOptionsGiven& options) {
   absl::StatusOr<std::vector<ObservedTable>> found = inspect::find_tables(observer, {options.table});
@@ -136,9 +102,15 @@ absl::Status export_table(Observer& observer, const TableOptionsGiven& options) 
 
 using Look = absl::Status (*)(Observer&, const TableOptionsGiven&);
 
+absl::Status look_with(Look look, const TableOptionsGiven& options) {
+  const absl::StatusOr<ChosenJob> job = choose_job(options.job);
+  if (!job.ok()) return job.status();
+  const absl::StatusOr<std::unique_ptr<Observer>> observer = observe(*job, job->found.servers);
+  return observer.ok() ? look(**observer, options) : observer.status();
+}
+
 int look_at_tables(const TableOptionsGiven& options, Look look) {
-  const absl::StatusOr<std::unique_ptr<Observer>> observer = observe(options);
-  absl::Status status = observer.ok() ? look(**observer, options) : observer.status();
+  absl::Status status = look_with(look, options);
   if (status.ok()) status = flush_output();
   return status.ok() ? kExitOk : report_error(status);
 }
@@ -149,19 +121,7 @@ std::pair<CLI::App*, std::shared_ptr<TableOptionsGiven>> add_look(CLI::App& comm
                                                                   Run* run) {
   CLI::App* app = command.add_subcommand(name, description)->group(kCommands);
   auto options = std::make_shared<TableOptionsGiven>();
-  app->add_option(
-         "--job", options->job,
-         "Which job on this host: the --job of its servers, or run-N for `verbena run` as process N. "
-         "By default the only one that runs.")
-      ->type_name("NAME")
-      ->group(kProcessOptions);
-  app->add_option("--addresses", options->addresses,
-                  "Over verbs: where each server of the job listens, in the order of their ranks.")
-      ->type_name("HOST:PORT,…")
-      ->delimiter(',')
-      ->group(kProcessOptions);
-  add_transport_options(*app, options->transport, kProcessOptions);
-  add_secret_options(*app, options->transport, kProcessOptions);
+  add_job_choice(*app, options->job);
   app->callback([options, look, run] {
     *run = [options, look](const job::LaunchLetter&) { return look_at_tables(*options, look); };
   });

@@ -1,0 +1,240 @@
+#include "apps/inspect/job_status.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "apps/inspect/columns.hpp"
+#include "base/printable.hpp"
+#include "checkpoint/folder.hpp"
+#include "cluster/remote_store.hpp"
+#include "job/server_place.hpp"
+#include "transport/backends.hpp"
+
+namespace verbena::apps::inspect {
+namespace {
+
+using Role = RunStatus::Copy::Role;
+
+constexpr auto kStoreSlice = std::chrono::milliseconds(20);
+
+std::string ago(double seconds) {
+  return fmt::format("{:.1f} s ago", std::max(seconds, 0.0));
+}
+
+std::string times(std::uint32_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+/// The newest iteration that a worker has reported; -1: none has.
+std::int64_t newest_iteration(const RunStatus& run) {
+  std::int64_t newest = -1;
+  for (const RunStatus::Worker& worker : run.workers) newest = std::max(newest, worker.iteration);
+  return newest;
+}
+
+/// By how many iterations; one that has reported none has all of them before it.
+std::int64_t behind(const RunStatus::Worker& worker, std::int64_t newest) {
+  return std::max<std::int64_t>(newest, 0) - std::max<std::int64_t>(worker.iteration, 0);
+}
+
+std::string text_of_servers(const RunStatus& run) {
+  std::vector<std::vector<std::string>> lines = {{"server", "copy", "pid", ""}};
+  for (std::size_t server = 0; server < run.servers.size(); ++server) {
+    if (run.servers[server].empty()) lines.push_back({std::to_string(server), "", "", "is gone"});
+    for (const RunStatus::Copy& one : run.servers[server]) {
+      lines.push_back({std::to_string(server), std::to_string(one.copy), std::to_string(one.pid),
+                       std::string(name_of(one.role))});
+    }
+  }
+  return in_columns(lines);
+}
+
+std::string text_of_workers(const RunStatus& run) {
+  std::vector<std::vector<std::string>> lines = {{"worker", "pid", "iteration", "behind", "reported"}};
+  const std::int64_t newest = newest_iteration(run);
+  for (const RunStatus::Worker& worker : run.workers) {
+    const bool has_reported = worker.iteration >= 0;
+    lines.push_back({std::to_string(worker.worker), worker.pid > 0 ? std::to_string(worker.pid) : "",
+                     has_reported ? std::to_string(worker.iteration) : "",
+                     std::to_string(behind(worker, newest)),
+                     worker.finished ? "finished"
+                     : has_reported  ? ago(worker.seconds_ago)
+                                     : "nothing yet"});
+  }
+  return in_columns(lines);
+}
+
+std::string text_of_events(const RunStatus& run) {
+  std::string text;
+  for (const RunEvent& event : run.events)
+    text += fmt::format("{:8.2f} s  {}\n", event.elapsed_seconds, base::printable(event.what));
+  return text.empty() ? "" : "\nWhat has happened, in seconds since the start:\n" + text;
+}
+
+std::string text_of_clock(const JobStatus& status) {
+  if (!status.seen) return "the servers do not answer: " + base::printable(status.silence);
+  return status.seen->clock ? fmt::format("all workers have finished {} clocks", *status.seen->clock)
+                            : "all workers have left";
+}
+
+std::string text_of_checkpoint(const JobStatus& status) {
+  if (status.run->checkpoints.empty()) return "";
+  if (!status.checkpoint)
+    return fmt::format("no checkpoint yet in {}\n", base::printable(status.run->checkpoints));
+  return fmt::format("last checkpoint: {}, of clock {}, written {}\n",
+                     base::printable(status.checkpoint->path), status.checkpoint->clock,
+                     base::printable(status.checkpoint->written));
+}
+
+std::string text_of_run(const JobStatus& status) {
+  const RunStatus& run = *status.run;
+  std::string text = fmt::format("{}: {}; runs for {:.1f} s\n", base::printable(status.job),
+                                 base::printable(run.title), run.elapsed_seconds);
+  if (run.configuration > 0)
+    text += fmt::format("configuration {}: {}, {}\n", run.configuration, times(run.failovers, "failover"),
+                        times(run.joins, "join"));
+  if (run.restarts > 0) text += times(run.restarts, "restart") + '\n';
+  text += text_of_clock(status) + '\n' + text_of_checkpoint(status);
+  return text + '\n' + text_of_servers(run) + '\n' + text_of_workers(run) + text_of_events(run);
+}
+
+nlohmann::json json_of_copies(const std::vector<RunStatus::Copy>& copies) {
+  nlohmann::json listed = nlohmann::json::array();
+  for (const RunStatus::Copy& one : copies)
+    listed.push_back({{"copy", one.copy}, {"pid", one.pid}, {"role", name_of(one.role)}});
+  return listed;
+}
+
+void add_run(const RunStatus& run, nlohmann::json& into) {
+  into["title"] = run.title;
+  into["began"] = run.began;
+  into["elapsed_seconds"] = run.elapsed_seconds;
+  into["configuration"] = run.configuration > 0 ? nlohmann::json(run.configuration) : nlohmann::json();
+  into["failovers"] = run.failovers;
+  into["joins"] = run.joins;
+  into["restarts"] = run.restarts;
+  for (std::size_t server = 0; server < run.servers.size(); ++server)
+    into["servers"].push_back({{"server", server}, {"copies", json_of_copies(run.servers[server])}});
+  const std::int64_t newest = newest_iteration(run);
+  for (const RunStatus::Worker& worker : run.workers) {
+    nlohmann::json one = {{"worker", worker.worker},
+                          {"pid", nullptr},
+                          {"iteration", nullptr},
+                          {"behind", behind(worker, newest)},
+                          {"reported_seconds_ago", worker.seconds_ago},
+                          {"finished", worker.finished}};
+    if (worker.pid > 0) one["pid"] = worker.pid;
+    if (worker.iteration >= 0) one["iteration"] = worker.iteration;
+    into["workers"].push_back(std::move(one));
+  }
+  for (const RunEvent& event : run.events) {
+    into["events"].push_back(
+        {{"kind", name_of(event.kind)}, {"elapsed_seconds", event.elapsed_seconds}, {"what", event.what}});
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<RunStatus>> ask_launcher(const FoundJob& job,
+                                                      std::shared_ptr<const transport::Secret> secret,
+                                                      std::chrono::milliseconds patience) {
+  const std::optional<std::int64_t> launcher = job::ServerPlace::run_of(job.name);
+  if (!launcher) return std::optional<RunStatus>();
+  cluster::RemoteStore store(job::place_of_store(*launcher), std::move(secret));
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  std::optional<absl::StatusOr<cluster::Snapshot>> answer;
+  store.get({.key = kStatusKey}, now() + patience, [&](const auto& got) { answer = got; });
+  for (store.poll(now()); !answer; store.poll(now())) {
+    std::vector<pollfd> wanted;
+    store.add_descriptors(wanted);
+    if (store.next_poll() > now())
+      ::poll(wanted.data(), wanted.size(), static_cast<int>(kStoreSlice.count()));
+  }
+  if (!answer->ok()) {
+    return absl::Status(answer->status().code(), fmt::format("{}: the launcher does not answer: {}", job.name,
+                                                             std::string(answer->status().message())));
+  }
+  if ((*answer)->entries.empty())
+    return absl::UnavailableError(fmt::format("{}: the launcher has not said yet how the run is", job.name));
+  absl::StatusOr<RunStatus> run = decode_run_status((*answer)->entries.front().value);
+  if (!run.ok()) return run.status();
+  return std::optional(*std::move(run));
+}
+
+std::vector<std::string> serving_of(const FoundJob& job, const std::optional<RunStatus>& run) {
+  if (!run) return job.servers;
+  std::vector<std::string> serving;
+  for (std::size_t server = 0; server < run->servers.size(); ++server) {
+    for (const RunStatus::Copy& one : run->servers[server]) {
+      if (one.role != Role::kServes) continue;
+      for (const std::string& address : job.servers) {
+        const auto place = job::ServerPlace::parse(transport::place_of(address));
+        if (place && place->server == one.copy * run->servers.size() + server) serving.push_back(address);
+      }
+    }
+  }
+  return serving;
+}
+
+std::optional<LastCheckpoint> last_checkpoint(checkpoint::FileSystem& files, const RunStatus& run) {
+  if (run.checkpoints.empty()) return std::nullopt;
+  const auto listing = checkpoint::Folder(files, run.checkpoints).list();
+  if (!listing.ok()) return std::nullopt;  // the first one makes the folder
+  for (const checkpoint::Folder::Complete& one : listing->complete) {
+    // Others may have written to this folder before.
+    if (one.written >= run.began) return LastCheckpoint{one.path, one.clock, one.written};
+  }
+  return std::nullopt;
+}
+
+std::string to_text(const JobStatus& status) {
+  if (status.run) return text_of_run(status);
+  std::string text = status.job.empty() ? "" : base::printable(status.job) + ": ";
+  if (status.seen)
+    text += fmt::format(
+        "{}, {}, of which {} left; ", times(status.seen->servers, "server"),
+        times(status.seen->workers, "worker"),
+        status.seen->workers_left == 1 ? "1 has" : fmt::format("{} have", status.seen->workers_left));
+  text += text_of_clock(status) + "\n\n";
+  for (std::size_t i = 0; i < status.addresses.size(); ++i)
+    text += fmt::format("server {}  {}\n", i, base::printable(status.addresses[i]));
+  return text + "\nNo launcher on this host has started this job: only that could tell more.\n";
+}
+
+nlohmann::json to_json(const JobStatus& status) {
+  nlohmann::json json = {{"job", nullptr},
+                         {"servers", nlohmann::json::array()},
+                         {"workers", nlohmann::json::array()},
+                         {"events", nlohmann::json::array()},
+                         {"clock", nullptr},
+                         {"workers_left", nullptr},
+                         {"checkpoint", nullptr}};
+  if (!status.job.empty()) json["job"] = status.job;
+  if (status.run) add_run(*status.run, json);
+  if (!status.run) {
+    for (std::size_t i = 0; i < status.addresses.size(); ++i)
+      json["servers"].push_back({{"server", i}, {"address", status.addresses[i]}});
+    if (status.seen) {
+      for (std::uint32_t worker = 0; worker < status.seen->workers; ++worker)
+        json["workers"].push_back({{"worker", worker}});
+    }
+  }
+  if (status.seen) {
+    json["workers_left"] = status.seen->workers_left;
+    if (status.seen->clock) json["clock"] = *status.seen->clock;
+  } else {
+    json["silence"] = status.silence;
+  }
+  if (status.checkpoint) {
+    json["checkpoint"] = {{"path", status.checkpoint->path},
+                          {"clock", status.checkpoint->clock},
+                          {"written", status.checkpoint->written}};
+  }
+  return json;
+}
+
+}  // namespace verbena::apps::inspect

@@ -1,0 +1,98 @@
+#include "apps/program/cluster_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "apps/inspect/job_status.hpp"
+#include "apps/launcher/job_options.hpp"
+#include "apps/program/job_choice.hpp"
+#include "apps/report/console.hpp"
+#include "apps/report/exit_status.hpp"
+#include "checkpoint/file_system.hpp"
+#include "job/child_message.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr auto kLauncherPatience = std::chrono::milliseconds(3000);
+/// A server that is stopped does not answer, and that is worth knowing soon.
+constexpr std::uint32_t kServerPatienceMs = 1000;
+
+struct StatusOptionsGiven {
+  JobChoice job;
+  bool json = false;
+};
+
+/// What the servers say; one that cannot answer is what somebody wants to know, and no error.
+void ask_servers(const ChosenJob& job, inspect::JobStatus& status) {
+  const std::vector<std::string> serving = inspect::serving_of(job.found, status.run);
+  if (serving.empty()) {
+    status.silence = "the run's processes have not met yet";
+    return;
+  }
+  const absl::StatusOr<std::unique_ptr<Observer>> observer = observe(job, serving, kServerPatienceMs);
+  const absl::StatusOr<ObservedJob> seen = observer.ok() ? (*observer)->job() : observer.status();
+  if (seen.ok()) {
+    status.seen = *seen;
+  } else {
+    status.silence = std::string(seen.status().message());
+  }
+}
+
+absl::StatusOr<inspect::JobStatus> look_at_processes(const JobChoice& choice) {
+  const absl::StatusOr<ChosenJob> job = choose_job(choice);
+  if (!job.ok()) return job.status();
+  inspect::JobStatus status;
+  status.job = job->found.name;
+  absl::StatusOr<std::optional<RunStatus>> run =
+      inspect::ask_launcher(job->found, job->transport.secret, kLauncherPatience);
+  if (!run.ok()) return run.status();
+  status.run = *std::move(run);
+  ask_servers(*job, status);
+  if (status.run) {
+    status.checkpoint = inspect::last_checkpoint(checkpoint::host_file_system(), *status.run);
+    return status;
+  }
+  // Nobody tells more than the servers themselves.
+  if (!status.seen) return absl::UnavailableError(status.silence);
+  status.addresses = job->found.servers;
+  return status;
+}
+
+int show_status(const StatusOptionsGiven& options) {
+  const absl::StatusOr<inspect::JobStatus> seen = look_at_processes(options.job);
+  if (!seen.ok()) return report_error(seen.status());
+  put(stdout, options.json ? job::to_line(inspect::to_json(*seen), 2) : inspect::to_text(*seen));
+  const absl::Status flushed = flush_output();
+  return flushed.ok() ? kExitOk : report_error(flushed);
+}
+
+}  // namespace
+
+void add_cluster_command(CLI::App& program, Run* run) {
+  CLI::App* command = program.add_subcommand("cluster", "look at the processes of a running job");
+  command->require_subcommand(1);
+  CLI::App* app = command->add_subcommand(
+      "status",
+      "who does what: servers and their copies, workers and who is behind, what has died\n\nIt asks the "
+      "launcher of a run on this host, which has started all its processes, and the servers. Of a job "
+      "without "
+      "a launcher it shows what the servers know.");
+  auto options = std::make_shared<StatusOptionsGiven>();
+  add_job_choice(*app, options->job);
+  app->add_flag("--json", options->json, "For programs: as JSON (docs/looking-into-jobs.md).");
+  const std::string footer = examples(
+      {"verbena cluster status", "verbena cluster status --job run-4711", "verbena cluster status --json"});
+  command->footer(footer);
+  app->footer(footer);
+  app->callback(
+      [options, run] { *run = [options](const job::LaunchLetter&) { return show_status(*options); }; });
+}
+
+}  // namespace verbena::apps
