@@ -206,7 +206,10 @@ void EtcdProcesses::kill(std::size_t member) {
   one.pid = -1;
 }
 void EtcdProcesses::stop(std::size_t member) const {
-  if (members_[member].pid > 0) ::kill(members_[member].pid, SIGSTOP);
+  const pid_t pid = members_[member].pid;
+  if (pid <= 0) return;
+  ::kill(pid, SIGSTOP);
+  ::waitpid(pid, nullptr, WUNTRACED);
 }
 void EtcdProcesses::go_on(std::size_t member) const {
   if (members_[member].pid > 0) ::kill(members_[member].pid, SIGCONT);

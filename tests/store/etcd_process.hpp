@@ -31,7 +31,7 @@ class EtcdProcesses {
   /// Which member leads, as `asked` says.
   [[nodiscard]] absl::StatusOr<std::size_t> leader(std::size_t asked) const;
   void kill(std::size_t member);
-  /// SIGSTOP, SIGCONT.
+  /// SIGSTOP, until all of its threads are stopped, and SIGCONT.
   void stop(std::size_t member) const;
   void go_on(std::size_t member) const;
 
