@@ -11,6 +11,7 @@
 
 #include "apps/inspect/job_status.hpp"
 #include "apps/launcher/job_options.hpp"
+#include "apps/options/manual_formatter.hpp"
 #include "apps/program/job_choice.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
@@ -84,6 +85,7 @@ void add_cluster_command(CLI::App& program, Run* run) {
       "launcher of a run on this host, which has started all its processes, and the servers. Of a job "
       "without "
       "a launcher it shows what the servers know.");
+  app->group(kCommands);
   auto options = std::make_shared<StatusOptionsGiven>();
   add_job_choice(*app, options->job);
   app->add_flag("--json", options->json, "For programs: as JSON (docs/looking-into-jobs.md).");

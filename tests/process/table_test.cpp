@@ -77,7 +77,7 @@ TEST_F(TableCommandTest, LooksIntoARun) {
 }
 
 TEST_F(TableCommandTest, HelpSaysThatTheyAreCommands) {
-  for (const char* const tool : {"table", "checkpoint"}) {
+  for (const char* const tool : {"table", "checkpoint", "cluster"}) {
     const Ended help = run(VERBENA_PROGRAM, {tool, "--help"}, scratch_.path());
     EXPECT_THAT(help.out, AllOf(HasSubstr(fmt::format("verbena {} COMMAND [OPTION]…", tool)),
                                 HasSubstr("\nCOMMANDS\n"), ::testing::Not(HasSubstr("APPLICATIONS"))));
