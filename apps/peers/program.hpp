@@ -27,6 +27,7 @@ class Program {
   absl::Status wait(std::chrono::milliseconds patience);
   /// Reads output for at most `patience`. Returns whether the program still runs.
   bool read(std::chrono::milliseconds patience);
+  [[nodiscard]] pid_t pid() const { return pid_; }
   /// The program's standard output and standard error so far.
   [[nodiscard]] const std::string& output() const { return output_; }
 

@@ -28,6 +28,7 @@
 #include "apps/options/validators.hpp"
 #include "apps/peers/peer.hpp"
 #include "apps/peers/program.hpp"
+#include "apps/program/failover_command.hpp"
 #include "apps/program/scale_command.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
@@ -421,8 +422,8 @@ void add_experiment(CLI::App& command, const std::shared_ptr<Experiment>& experi
 void add_experiment_command(CLI::App& program, Run* run) {
   CLI::App* command = program.add_subcommand(
       "experiment",
-      "measure the consistency models, rows that move, and the cost of the parameter server against what is "
-      "expected of them\n\nMakes several "
+      "measure the consistency models, rows that move, the cost of the parameter server, and what becomes of "
+      "runs whose servers die, against what is expected of them\n\nMakes several "
       "runs one after "
       "another, "
       "as `verbena run` does, and writes a table, the numbers and a page with curves. Each expectation is "
@@ -435,6 +436,7 @@ void add_experiment_command(CLI::App& program, Run* run) {
     add_experiment(*command, make(), run);
   }
   add_scale_experiment(*command, run);
+  add_failover_experiment(*command, run);
 }
 
 }  // namespace verbena::apps

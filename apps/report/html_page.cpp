@@ -39,6 +39,7 @@ tr:first-child > * { border-top: 0; } th { text-align: left; font-weight: normal
 td { text-align: right; font-variant-numeric: tabular-nums; }
 pre { margin: 0; overflow-x: auto; font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
 footer { color: var(--soft); font-size: 13px; margin-top: 24px; } .command { white-space: pre-wrap; }
+.events line { stroke: #b8405e; stroke-width: 1.5; stroke-dasharray: 2 3; }
 .track { fill: var(--rule); }
 )";
 

@@ -226,7 +226,7 @@ std::string to_svg(const LineChart& chart) {
   return out + "</g>\n</svg>\n";
 }
 
-std::string to_svg(const CurveChart& chart) {
+std::string to_svg(const CurveChart& chart, const std::vector<ChartMark>& marks) {
   constexpr std::size_t kMostDotsOfAll = 400;
   std::vector<std::vector<std::pair<double, double>>> curves;
   std::size_t all_points = 0;
@@ -255,6 +255,14 @@ std::string to_svg(const CurveChart& chart) {
                 frame.right};
   const Scale y{y_ticks.front().value, y_ticks.back().value, kHeight - kBottom, kTop};
   out += grid(chart.x_label, x_ticks, y_ticks, frame, x, y);
+  out += "<g class=\"events\">\n";
+  for (const ChartMark& mark : marks) {
+    if (!(mark.x >= x.low && mark.x <= x.high)) continue;
+    out += fmt::format(
+        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:g}\" y2=\"{2:g}\"><title>{3}</title></line>\n",
+        x(mark.x), kTop, kHeight - kBottom, escape_markup(mark.what));
+  }
+  out += "</g>\n";
   const std::size_t every = (all_points + kMostDotsOfAll - 1) / kMostDotsOfAll;
   for (std::size_t index = 0; index < curves.size(); ++index) {
     const std::size_t colour = index % kSeriesColours;

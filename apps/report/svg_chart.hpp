@@ -29,7 +29,12 @@ std::string to_svg(const LineChart& chart);
 
 inline constexpr std::size_t kSeriesColours = 6;  ///< of curves in one frame
 
-std::string to_svg(const CurveChart& chart);
+/// Where something has happened: a vertical line, and what it was, for whoever points at it.
+struct ChartMark {
+  double x = 0;
+  std::string what;
+};
+std::string to_svg(const CurveChart& chart, const std::vector<ChartMark>& marks = {});
 
 /// Curves over sizes, both axes logarithmic; values that are not positive are left out.
 struct LogChart {

@@ -164,6 +164,31 @@ TEST_F(ExperimentTest, ScaleIsTheSameJobAgain) {
   EXPECT_EQ(numbers(), first);
 }
 
+/// Servers die in each run but the first one, and all train the same model.
+TEST_F(ExperimentTest, FailoverKillsServersAndComparesModels) {
+  std::string text;
+  for (int n = 0; n < 300; ++n)
+    text += fmt::format("w{}{}", n % 30 % 3 * 13 + n * 7 % 17, n % 10 == 9 ? '\n' : ' ');
+  verbena::testing::write_file(folder_.path("text"), text);
+  const Ended ended = run(
+      VERBENA_PROGRAM,
+      {"experiment", "failover", "--data", folder_.path("text"), "--output", folder_.path("results"),
+       "--iterations", "4000", "--minutes", "0.1", "--seconds-between", "0.3", "--silence-timeout", "2000"},
+      folder_.path());
+  ASSERT_EQ(ended.status, 0) << ended.err << ended.out;
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("held          expected: each of these runs trains the model"),
+                               HasSubstr("held          expected: whichever server process dies")));
+  EXPECT_THAT(result("report.html"), HasSubstr("throughput over time"));
+  const json runs = json::parse(result("numbers.json")).at("runs");
+  ASSERT_GT(runs.size(), 1U);
+  EXPECT_TRUE(runs[0].at("faults").empty());
+  EXPECT_EQ(runs[0].at("items").size(), 4000U);
+  std::size_t back = 0;
+  for (const json& fault : runs[1].at("faults")) back += fault.at("back_after_seconds").is_null() ? 0U : 1U;
+  EXPECT_GT(back, 0U) << runs[1].at("faults").dump(1);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("results/metrics.pipe")));
+}
+
 TEST_F(ExperimentTest, StopsWhenItIsToldTo) {
   Program program(VERBENA_PROGRAM,
                   {"experiment", "staleness", "--data", folder_.path("ratings"), "--output",
