@@ -87,6 +87,6 @@ Judgement judge_failover(const FailoverOptions& options, const std::vector<Failo
 ReportSubject failover_subject(const FailoverOptions& options);
 std::vector<ReportedRun> reported_runs(const FailoverOptions& options, const std::vector<FailoverRun>& runs);
 nlohmann::json failover_report_json(const FailoverOptions& options, const Judgement& judgement,
-                             const std::vector<FailoverRun>& runs);
+                                    const std::vector<FailoverRun>& runs);
 
 }  // namespace verbena::apps
