@@ -360,6 +360,7 @@ ReportSubject failover_subject(const FailoverOptions& options) {
 
 std::vector<ReportedRun> reported_runs(const FailoverOptions& options, const std::vector<FailoverRun>& runs) {
   std::vector<ReportedRun> all;
+  all.reserve(runs.size());
   for (const FailoverRun& run : runs)
     all.push_back({run.label, "verbena " + absl::StrJoin(failover_arguments(options), " "), run.failure});
   return all;
