@@ -591,6 +591,7 @@ absl::Status Server::announce(Peer& peer) {
       to_do_.add(peer);
       return absl::OkStatus();
     }
+    if (!peer.connection->status().ok()) return absl::OkStatus();
     if (!granted.ok()) return with_name(peer.connection->peer_name(), granted.status());
     reply(peer, *granted);
     peer.announcements.pop_front();

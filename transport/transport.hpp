@@ -147,7 +147,7 @@ class Connection {
   /// Lets the peer use `region` from now on, and returns the descriptor that the peer needs for that. The
   /// descriptor may be sent in any message or write of this connection that is posted after the call.
   /// ABORTED: the peer has not yet taken what it was granted before, which may be for as long as it does not
-  /// poll; try again later.
+  /// poll; try again later. If it fails because the peer is gone, status() says so, too.
   virtual absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) = 0;
   /// Like grant(), for a region that is kRemoteReadHostWrite. If the peer's processes can map it, the peer
   /// may also change it in place.

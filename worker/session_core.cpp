@@ -595,11 +595,9 @@ transport::SendResult SessionCore::try_send_kept(ServerLink& link, KeptMessage& 
   const transport::MemoryRegion* region = message.region;
   if (message.stays && link.reads_in_place) {
     const absl::StatusOr<transport::RemoteDescriptor> granted = link.connection->grant(*message.region);
-    // UNAVAILABLE: the server is gone, which the connection itself learns by an event.
-    if (!granted.ok()) {
-      const bool is_to_wait = absl::IsAborted(granted.status()) || absl::IsUnavailable(granted.status());
-      return is_to_wait ? transport::SendResult::kNoCredit : transport::SendResult::kFailed;
-    }
+    if (!granted.ok())
+      return absl::IsAborted(granted.status()) ? transport::SendResult::kNoCredit
+                                               : transport::SendResult::kFailed;
     const auto offset = static_cast<std::size_t>(bytes.data() - region->bytes().data());
     const auto place = protocol::Descriptor::of(granted->slice(offset, bytes.size()));
     const protocol::BulkHeader header{.kind = protocol::BulkKind::kElsewhere};

@@ -120,6 +120,18 @@ TEST(ShmProcesses, AnotherProgramConnectsAndAnswers) {
   EXPECT_EQ(host.process->wait(), 0);
 }
 
+/// A process that is gone is known to the first call that needs it, before any event tells of it.
+TEST(ShmProcesses, AGrantThatFindsThePeerGoneSaysSo) {
+  Host host("echo");
+  host.process->kill();
+  const auto region = host.node.transport->allocate_region(4096, Access::kRemoteRead);
+  ASSERT_TRUE(region.ok()) << region.status();
+  EXPECT_TRUE(host.node.connection->status().ok());
+  EXPECT_EQ(host.node.connection->grant(**region).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(host.node.connection->status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(pump({&host.node}, [&] { return host.node.count(Kind::kDisconnected) == 1; }));
+}
+
 TEST(ShmProcesses, AKilledPeerIsNoticedWhileBusy) {
   Host host("talk");
   pump({&host.node}, [&] { return host.node.count(Kind::kNotification) > 1000; });

@@ -249,6 +249,7 @@ absl::StatusOr<RemoteDescriptor> ShmConnection::send_grant(const MemoryRegion& r
       return absl::ErrnoToStatus(errno, "no descriptor is left for a region that is granted");
     greeting_->grants.emplace_back(message, std::move(kept));
   } else if (absl::Status status = socket_.send(message, {file, -1, -1}); !status.ok()) {
+    if (absl::IsUnavailable(status)) read_control();  // status() is to say so, too
     return absl::Status(status.code(), fmt::format("{}: {}", peer_name(), std::string(status.message())));
   }
   absl::erase_if(granted_, [&](const auto& entry) { return !hub_.regions->table().live(entry.first); });
