@@ -22,7 +22,6 @@ constexpr NamedParameter kProbability[] = {{.name = "p", .usual = 0.1, .least = 
 
 /// With more keys, more than one key in two hundred is taken for one that has come before.
 constexpr std::uint64_t kCountersAKey = 16;
-constexpr std::uint32_t kLineBits = 512;
 constexpr std::uint32_t kMostShift = 24;
 /// The hint may be any number: more sketches are made if the keys come.
 constexpr std::uint32_t kMostFirstShift = 8;
@@ -65,7 +64,7 @@ Admission::Admission(const AdmissionRule& rule, std::uint64_t expected) : rule_(
   parts_.resize(SparsePlacement::kParts);
   counter_bits_ = rule.least() <= 4 ? 2 : rule.least() <= 16 ? 4 : 8;
   const std::uint64_t lines =
-      expected / SparsePlacement::kParts / (kLineBits / counter_bits_ / kCountersAKey);
+      expected / SparsePlacement::kParts / (CountMin::kLineBits / counter_bits_ / kCountersAKey);
   first_shift_ = std::min(static_cast<std::uint32_t>(std::bit_width(lines)), kMostFirstShift);
 }
 

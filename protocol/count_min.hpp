@@ -19,6 +19,7 @@ namespace verbena::protocol {
 class CountMin {
  public:
   static constexpr std::size_t kOfOne = 4;  ///< counters of one thing
+  static constexpr std::uint32_t kLineBits = 512;
 
   /// 2^`shift` lines of counters of 2, 4 or 8 bits, which count to 3, 15 or 255.
   CountMin(std::uint32_t counter_bits, std::uint32_t shift)
@@ -54,7 +55,6 @@ class CountMin {
   [[nodiscard]] std::span<std::byte> memory() { return std::as_writable_bytes(std::span(lines_)); }
 
  private:
-  static constexpr std::uint32_t kLineBits = 512;
   struct alignas(64) Line : std::array<std::uint64_t, kLineBits / 64> {};
   struct Place {
     std::size_t word;
