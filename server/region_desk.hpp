@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -57,6 +58,15 @@ class RegionDesk {
     pause_ = std::move(pause);
     has_threads_.store(true, std::memory_order_release);
   }
+  /// `watch` is told how long lanes were busy with making room, each time that a part gets a region or
+  /// divides a segment of its index. It is called in the lane's thread. REQUIRES: no lane runs.
+  void set_growth_watch(std::function<void(std::chrono::nanoseconds)> watch) {
+    growth_watch_ = std::move(watch);
+  }
+  /// Empty: nobody wants to know.
+  [[nodiscard]] const std::function<void(std::chrono::nanoseconds)>& growth_watch() const {
+    return growth_watch_;
+  }
   /// These threads are about to end. Nobody waits any more: orders that are not done are cancelled.
   void close();
 
@@ -64,6 +74,7 @@ class RegionDesk {
   const std::function<void(Order&)> carry_out_;
   const std::function<void()> wake_;
   std::function<void()> pause_;  ///< constant once has_threads_
+  std::function<void(std::chrono::nanoseconds)> growth_watch_;
   std::atomic<bool> has_threads_ = false;
   std::atomic<bool> has_orders_ = false;  ///< so that serve() need not take the mutex
   std::mutex mutex_;

@@ -82,6 +82,10 @@ class Server : private ShardHost, private Chain::Host {
   // they are about to end, and wait for nothing any more.
   void start_lane_threads(std::function<void()> pause = {}) { region_desk_.start_threads(std::move(pause)); }
   void end_lane_threads() { region_desk_.close(); }
+  /// See RegionDesk::set_growth_watch().
+  void set_growth_watch(std::function<void(std::chrono::nanoseconds)> watch) {
+    region_desk_.set_growth_watch(std::move(watch));
+  }
 
   /// OK until the job has failed.
   [[nodiscard]] const absl::Status& status() const { return status_; }

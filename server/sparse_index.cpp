@@ -172,7 +172,18 @@ absl::Status SparseIndex::divide(const KeyHash& hash) {
 void SparseIndex::copy(const IndexSegment& from, std::uint32_t depth, IndexSegment* const (&to)[2],
                        std::uint32_t (&keys)[2]) const {
   const bool needs_keys = (depth + 1) % 8 == 0;
+  // Keys lie in rows all over the memory: many are fetched at a time.
+  constexpr std::size_t kBucketsAhead = 8;
+  const auto fetch_keys = [&](const IndexBucket& bucket) {
+    for (const std::uint64_t entry : bucket.entries) {
+      if (entry != 0) memory_.prefetch_key(IndexEntry::row(entry));
+    }
+  };
+  for (std::size_t bucket = 0; needs_keys && bucket < kBucketsAhead; ++bucket)
+    fetch_keys(from.buckets[bucket]);
   for (std::size_t bucket = 0; bucket <= IndexSegment::kBuckets; ++bucket) {
+    if (needs_keys && bucket + kBucketsAhead <= IndexSegment::kBuckets)
+      fetch_keys(from.buckets[bucket + kBucketsAhead]);
     for (std::size_t i = 0; i < IndexBucket::kEntries; ++i) {
       std::uint64_t entry = from.buckets[bucket].entries[i];
       if (entry == 0) continue;

@@ -47,6 +47,8 @@ class SparseIndex {
     virtual void publish_directory() = 0;
     /// The key of a row that the index has.
     [[nodiscard]] virtual Key key_of(protocol::Row row) const = 0;
+    /// key_of() will be called soon.
+    virtual void prefetch_key(protocol::Row row) const = 0;
   };
 
   /// A segment is divided when more than three quarters of its entries are used: so few keys need another

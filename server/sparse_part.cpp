@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cassert>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -126,6 +127,17 @@ std::optional<Row> SparsePart::find(const KeyHash& hash, Key key) const {
 }
 
 absl::StatusOr<Row> SparsePart::add(const KeyHash& hash, Key key, std::uint32_t now) {
+  if (!desk_.growth_watch()) return add_row(hash, key, now);
+  using Clock = std::chrono::steady_clock;
+  const auto size = [&] { return std::pair(index_->segments(), row_regions_); };
+  const auto size_before = size();
+  const Clock::time_point begin = Clock::now();
+  absl::StatusOr<Row> row = add_row(hash, key, now);
+  if (size() != size_before) desk_.growth_watch()(Clock::now() - begin);
+  return row;
+}
+
+absl::StatusOr<Row> SparsePart::add_row(const KeyHash& hash, Key key, std::uint32_t now) {
   const absl::StatusOr<Row> row = take_row();
   if (!row.ok()) return row;
   const bool is_new = index_of(*row) == next_row_;

@@ -144,6 +144,7 @@ class SparsePart final : private SparseIndex::Memory {
   void retire_segment(std::uint32_t number) override { retired_segments_.push_back(number); }
   absl::StatusOr<std::span<std::uint64_t>> add_directory(std::size_t entries) override;
   void publish_directory() override;
+  void prefetch_key(protocol::Row row) const override { base::prefetch_to_read(key_word(row)); }
 
   /// A region that is ordered before it is needed.
   struct Spare {
@@ -151,6 +152,7 @@ class SparsePart final : private SparseIndex::Memory {
     bool is_ordered = false;
   };
   void order(Spare& spare, protocol::RegionKind kind, std::uint32_t number);
+  absl::StatusOr<protocol::Row> add_row(const protocol::KeyHash& hash, Key key, std::uint32_t now);
   absl::StatusOr<RegionDesk::Order*> take(Spare& spare, protocol::RegionKind kind, std::uint32_t number);
   /// A row that no key has, and no worker reads, unless it scans all of them.
   absl::StatusOr<protocol::Row> take_row();

@@ -148,8 +148,9 @@ Pending UntypedTable::push_async(const Keys& keys, const std::byte* updates, std
                                  : core_->push(keys.list(), updates, count, /*wait=*/false));
 }
 
-absl::Status UntypedTable::scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) const {
-  return core_->scan(use);
+absl::Status UntypedTable::scan(KeyRange range,
+                                absl::FunctionRef<absl::Status(Key, const std::byte*)> use) const {
+  return core_->scan(range, use);
 }
 
 absl::StatusOr<FunctionResult> UntypedTable::call(std::string_view function, Keys keys,

@@ -100,7 +100,8 @@ absl::Status TableCore::pull_located(RowHandles& /*rows*/, std::byte* /*out*/, s
   return refuse_as_dense();
 }
 
-absl::Status TableCore::scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> /*use*/) {
+absl::Status TableCore::scan(KeyRange /*range*/,
+                             absl::FunctionRef<absl::Status(Key, const std::byte*)> /*use*/) {
   return refuse_as_dense();
 }
 

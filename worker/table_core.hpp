@@ -64,7 +64,7 @@ class TableCore {
 
   /// For sparse tables: calls use(key, values) for each row that there is. Other tables return
   /// FAILED_PRECONDITION.
-  virtual absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use);
+  virtual absl::Status scan(KeyRange range, absl::FunctionRef<absl::Status(Key, const std::byte*)> use);
 
   /// For static tables: calls a server function; the operation is a FunctionCallOperation. `wait`: the caller
   /// will wait for it in this clock. Other tables return FAILED_PRECONDITION.

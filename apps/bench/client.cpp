@@ -192,6 +192,18 @@ absl::Status Client::stop_servers() {
   return request({.kind = Message::Kind::kStopServers}).status();
 }
 
+absl::StatusOr<Samples> Client::pauses() {
+  Samples pauses;
+  for (std::uint32_t bucket = 0;;) {
+    const auto answer = request({.kind = Message::Kind::kPauses, .number = bucket});
+    if (!answer.ok()) return answer.status();
+    const std::vector<Samples::Bucket> buckets = answer->buckets();
+    for (const Samples::Bucket& each : buckets) pauses.add_bucket(each);
+    bucket += static_cast<std::uint32_t>(buckets.size());
+    if (buckets.empty() || bucket >= answer->number) return pauses;
+  }
+}
+
 absl::StatusOr<double> Client::processor_nanoseconds() {
   auto answer = request({.kind = Message::Kind::kProcessorTime});
   if (!answer.ok()) return answer.status();

@@ -38,6 +38,8 @@ class Client {
   absl::StatusOr<std::string> start_server(std::uint32_t workers, std::uint32_t rank = 0,
                                            std::uint32_t servers = 1);
   absl::Status stop_servers();
+  /// How long each time that sparse tables on its servers grew took since the last call, to within 5 %.
+  absl::StatusOr<Samples> pauses();
   absl::StatusOr<double> processor_nanoseconds();
   /// Returns the other side's answer, or the error that it reports.
   absl::StatusOr<Message> request(const Message& message, std::chrono::seconds patience = kPatience);

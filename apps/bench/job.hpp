@@ -12,7 +12,8 @@
 
 namespace verbena::apps::bench {
 
-/// Its workers are driven by one thread. Must not outlive the client; the destructor ends the servers.
+/// Its workers are driven by the thread that starts it, unless another one takes a session over
+/// (Session::take_over()). Must not outlive the client; the destructor ends the servers.
 class Job {
  public:
   /// Of a session's waits, for the server or the other worker.

@@ -10,7 +10,9 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
+#include "apps/bench/samples.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::apps::bench {
@@ -30,13 +32,15 @@ inline std::uint64_t& last_word(std::span<std::byte> memory, std::size_t bytes) 
 }
 
 struct Message {
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
   enum class Kind : std::uint32_t {
-    kFailed,         ///< answer to any: `text`
-    kMemory,         ///< have `value` bytes to read and to write: kMemory with both
-    kEcho,           ///< `number` (an Echo) of `value` bytes: kEcho when it listens
-    kStartServer,    ///< `value` of `servers` for `number` workers: kStartServer with its address, `text`
-    kStopServers,    ///< kStopServers
+    kFailed,       ///< answer to any: `text`
+    kMemory,       ///< have `value` bytes to read and to write: kMemory with both
+    kEcho,         ///< `number` (an Echo) of `value` bytes: kEcho when it listens
+    kStartServer,  ///< `value` of `servers` for `number` workers: kStartServer with its address, `text`
+    kStopServers,  ///< kStopServers
+    kPauses,  ///< how long the servers' sparse tables took to grow since the last such order, from bucket
+              ///< `number` on: kPauses with `number` buckets in all, and those that it holds (set_buckets())
     kProcessorTime,  ///< kProcessorTime with what the process has used: `value` nanoseconds
     kStartPerftest,  ///< `text`, the tool's arguments: kStartPerftest when it listens at port `number`
     kEndPerftest,    ///< waits for its end: kEndPerftest
@@ -49,12 +53,25 @@ struct Message {
   std::uint64_t value = 0;
   transport::RemoteDescriptor readable = {};
   transport::RemoteDescriptor writable = {};
-  std::array<char, 512> text_bytes = {};
+  static constexpr std::size_t kTextBytes = 512;
+  static constexpr std::size_t kMostBuckets = kTextBytes / std::size_t{sizeof(Samples::Bucket)};
+  std::array<char, kTextBytes> text_bytes = {};
 
   void set_text(std::string_view text) {
     const std::size_t count = std::min(text.size(), text_bytes.size() - 1);
     std::memcpy(text_bytes.data(), text.data(), count);
     text_bytes[count] = 0;
+  }
+  /// Of a histogram of times: as many as there is room for. Returns how many these are.
+  std::size_t set_buckets(std::span<const Samples::Bucket> buckets) {
+    value = std::min(buckets.size(), kMostBuckets);
+    std::memcpy(text_bytes.data(), buckets.data(), value * sizeof(Samples::Bucket));
+    return value;
+  }
+  [[nodiscard]] std::vector<Samples::Bucket> buckets() const {
+    std::vector<Samples::Bucket> buckets(std::min<std::size_t>(value, kMostBuckets));
+    std::memcpy(buckets.data(), text_bytes.data(), buckets.size() * sizeof(Samples::Bucket));
+    return buckets;
   }
   [[nodiscard]] std::string text() const {
     return {text_bytes.data(), ::strnlen(text_bytes.data(), text_bytes.size())};

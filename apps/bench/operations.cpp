@@ -32,7 +32,7 @@ const std::vector<std::string>& operation_names() {
                                                "pull-narrow-read",
                                                "pull-narrow-gather",
                                                std::string(kGatherCrossover),
-                                               "pull-growing",
+                                               std::string(kPullGrowing),
                                                "push-applied",
                                                "push-visible",
                                                "clock",
@@ -55,6 +55,7 @@ absl::StatusOr<Report> measure(const BenchOptions& options, const Backend& backe
   Report report;
   RETURN_IF_ERROR(measure_transport(options, backend, **client, report));
   RETURN_IF_ERROR(measure_tables(options, backend, **client, report));
+  RETURN_IF_ERROR(measure_growth(options, backend, **client, report));
   RETURN_IF_ERROR(measure_gather_crossover(options, backend, **client, report));
   return report;
 }

@@ -31,6 +31,7 @@ struct BenchOptions {
 
 /// Every name that BenchOptions::operations may hold.
 [[nodiscard]] const std::vector<std::string>& operation_names();
+inline constexpr const char* kPullGrowing = "pull-growing";
 
 /// The size of the memory that the two sides open to each other.
 [[nodiscard]] std::size_t memory_bytes(const BenchOptions& options);
@@ -50,6 +51,9 @@ absl::Status measure_transport(const BenchOptions& options, const Backend& backe
                                Report& report);
 /// The other operations: tables over that transport.
 absl::Status measure_tables(const BenchOptions& options, const Backend& backend, Client& client,
+                            Report& report);
+/// pull-growing.
+absl::Status measure_growth(const BenchOptions& options, const Backend& backend, Client& client,
                             Report& report);
 /// gather-crossover.
 absl::Status measure_gather_crossover(const BenchOptions& options, const Backend& backend, Client& client,

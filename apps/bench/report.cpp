@@ -14,8 +14,20 @@ namespace {
 constexpr std::array<std::pair<const char*, double>, 5> kPercentiles{
     {{"min", 0}, {"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1}}};
 
+bool is_time(const Yardstick& yardstick) {
+  return yardstick.figure != Yardstick::Figure::kBandwidth;
+}
+
 std::string figure_name(const Yardstick& yardstick) {
-  return yardstick.figure == Yardstick::Figure::kMedian ? "p50" : "bandwidth";
+  switch (yardstick.figure) {
+    case Yardstick::Figure::kMedian:
+      return "p50";
+    case Yardstick::Figure::kP99:
+      return "p99";
+    case Yardstick::Figure::kBandwidth:
+      return "bandwidth";
+  }
+  return "";
 }
 
 /// Of the column with the operations: room for the longest name, and for a gap. `other`: one more name.
@@ -114,11 +126,11 @@ nlohmann::json histogram_json(const Samples& samples) {
 
 nlohmann::json yardstick_json(const Circumstances& circumstances, const Result& result,
                               const Yardstick& yardstick) {
-  const bool median = yardstick.figure == Yardstick::Figure::kMedian;
+  const bool time = is_time(yardstick);
   nlohmann::json json{{"name", yardstick.name},
-                      {"figure", median ? "p50_ns" : "megabytes_per_second"},
-                      {"value", median ? yardstick.value : yardstick.value / 1e6},
-                      {"ours", median ? result.figure(yardstick) : result.figure(yardstick) / 1e6},
+                      {"figure", time ? figure_name(yardstick) + "_ns" : "megabytes_per_second"},
+                      {"value", time ? yardstick.value : yardstick.value / 1e6},
+                      {"ours", time ? result.figure(yardstick) : result.figure(yardstick) / 1e6},
                       {"ratio", result.ratio(yardstick)}};
   if (yardstick.budget) {
     json["budget"] = *yardstick.budget;
@@ -180,8 +192,7 @@ std::string size_text(std::size_t bytes) {
 }
 
 std::string figure_text(const Yardstick& yardstick, double value) {
-  return yardstick.figure == Yardstick::Figure::kMedian ? time_text(value)
-                                                        : fmt::format("{:.4g} MB/s", value / 1e6);
+  return is_time(yardstick) ? time_text(value) : fmt::format("{:.4g} MB/s", value / 1e6);
 }
 
 std::string budget_text(const Circumstances& circumstances, const Result& result,
@@ -190,8 +201,7 @@ std::string budget_text(const Circumstances& circumstances, const Result& result
   const char* const verdict = !circumstances.shared_cores.empty() ? "not judged"
                               : result.keeps(yardstick)           ? "kept"
                                                                   : "MISSED";
-  return fmt::format("{} {:.4g}: {}", yardstick.figure == Yardstick::Figure::kMedian ? "≤" : "≥",
-                     *yardstick.budget, verdict);
+  return fmt::format("{} {:.4g}: {}", is_time(yardstick) ? "≤" : "≥", *yardstick.budget, verdict);
 }
 
 std::vector<std::string> all_notes(const Circumstances& circumstances) {
@@ -231,7 +241,15 @@ double Result::per_second() const {
 
 double Result::figure(const Yardstick& yardstick) const {
   if (yardstick.ours) return *yardstick.ours;
-  return yardstick.figure == Yardstick::Figure::kMedian ? samples.percentile(0.5) : bytes_per_second();
+  switch (yardstick.figure) {
+    case Yardstick::Figure::kMedian:
+      return samples.percentile(0.5);
+    case Yardstick::Figure::kP99:
+      return samples.percentile(0.99);
+    case Yardstick::Figure::kBandwidth:
+      return bytes_per_second();
+  }
+  return 0;
 }
 
 double Result::ratio(const Yardstick& yardstick) const {
@@ -239,8 +257,7 @@ double Result::ratio(const Yardstick& yardstick) const {
 }
 
 bool Result::keeps(const Yardstick& yardstick) const {
-  return yardstick.figure == Yardstick::Figure::kMedian ? ratio(yardstick) <= *yardstick.budget
-                                                        : ratio(yardstick) >= *yardstick.budget;
+  return is_time(yardstick) ? ratio(yardstick) <= *yardstick.budget : ratio(yardstick) >= *yardstick.budget;
 }
 
 std::string to_table(const Circumstances& circumstances, const std::vector<Result>& results,

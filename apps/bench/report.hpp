@@ -13,11 +13,11 @@ namespace verbena::apps::bench {
 /// What an operation is compared with, measured in the same run, and how near to it the design wants the
 /// operation to be.
 struct Yardstick {
-  enum class Figure : std::uint8_t { kMedian, kBandwidth };
+  enum class Figure : std::uint8_t { kMedian, kP99, kBandwidth };
 
   std::string name;
   Figure figure = Figure::kMedian;
-  double value = 0;  ///< median in nanoseconds, or bytes a second; for the same bytes
+  double value = 0;  ///< median or 99th percentile in nanoseconds, or bytes a second; for the same bytes
   /// The upper limit of operation ÷ yardstick; for a bandwidth, the lower limit.
   std::optional<double> budget = {};
   /// The operation's own figure, if the two were measured in turns: the median of the rounds, like `value`.

@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "apps/bench/messages.hpp"
 #include "apps/bench/perftest.hpp"
+#include "apps/bench/samples.hpp"
 #include "apps/thrown.hpp"
 #include "base/return_if_error.hpp"
 #include "server/driver.hpp"
@@ -44,6 +48,7 @@ class ServerJob {
                                                             .workers = order.number});
     if (!server.ok()) return server.status();
     job->server_ = std::move(*server);
+    job->server_->set_growth_watch([&job = *job](std::chrono::nanoseconds time) { job.add_pause(time); });
     job->address_ = job->transport_->listening_address();
     job->thread_ = std::thread([&job = *job] {
       const absl::Status ended =
@@ -61,13 +66,25 @@ class ServerJob {
   ServerJob& operator=(const ServerJob&) = delete;
 
   [[nodiscard]] const std::string& address() const { return address_; }
+  /// How long each time that its sparse tables grew took since the last call.
+  [[nodiscard]] Samples take_pauses() {
+    const std::lock_guard lock(pauses_mutex_);
+    return std::exchange(pauses_, {});
+  }
 
  private:
   ServerJob() = default;
+  void add_pause(std::chrono::nanoseconds time) {
+    const std::lock_guard lock(pauses_mutex_);
+    pauses_.add(static_cast<double>(time.count()));
+  }
+
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<server::Server> server_;
   std::string address_;
   std::atomic<bool> stop_ = false;
+  std::mutex pauses_mutex_;
+  Samples pauses_;
   std::thread thread_;
 };
 
@@ -90,6 +107,7 @@ struct Peer {
   std::uint64_t sequence = 1;  ///< of the next write to answer
   bool unposted = false;       ///< the answer to a write was not taken yet
   std::vector<std::unique_ptr<ServerJob>> servers;
+  std::vector<Samples::Bucket> pauses;  ///< of the servers, as they were when they were last asked for
   std::unique_ptr<PerftestServer> perftest;
 };
 
@@ -202,6 +220,8 @@ class ResponderImpl final : public Responder {
       case Message::Kind::kStopServers:
         peer.servers.clear();
         return absl::OkStatus();
+      case Message::Kind::kPauses:
+        return tell_pauses(peer, order, answer);
       case Message::Kind::kProcessorTime:
         answer.value = static_cast<std::uint64_t>(process_cpu_ns());
         return absl::OkStatus();
@@ -268,6 +288,18 @@ class ResponderImpl final : public Responder {
     if (!server.ok()) return server.status();
     answer.set_text((*server)->address());
     peer.servers.push_back(std::move(*server));
+    return absl::OkStatus();
+  }
+
+  static absl::Status tell_pauses(Peer& peer, const Message& order, Message& answer) {
+    if (order.number == 0) {
+      Samples pauses;
+      for (const auto& server : peer.servers) pauses.merge(server->take_pauses());
+      peer.pauses = pauses.histogram();
+    }
+    if (order.number > peer.pauses.size()) return absl::InvalidArgumentError("it has not so many buckets");
+    answer.number = static_cast<std::uint32_t>(peer.pauses.size());
+    answer.set_buckets(std::span(peer.pauses).subspan(order.number));
     return absl::OkStatus();
   }
 

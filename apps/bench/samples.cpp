@@ -43,6 +43,10 @@ void Samples::add(double nanoseconds, std::size_t operations) {
   total_ns_ += nanoseconds * static_cast<double>(operations);
 }
 
+void Samples::add_bucket(const Bucket& bucket) {
+  for (std::uint64_t i = 0; i < bucket.samples; ++i) add((bucket.low_ns + bucket.high_ns) / 2);
+}
+
 void Samples::merge(const Samples& other) {
   if (other.empty()) return;
   counts_.resize(std::max(counts_.size(), other.counts_.size()));

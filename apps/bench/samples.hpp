@@ -24,6 +24,8 @@ class Samples {
   };
 
   void add(double nanoseconds, std::size_t operations = 1);
+  /// As many samples as the bucket has, from its middle.
+  void add_bucket(const Bucket& bucket);
   void merge(const Samples& other);
   [[nodiscard]] bool empty() const { return samples_ == 0; }
   [[nodiscard]] std::size_t operations() const { return operations_; }

@@ -131,7 +131,6 @@ class TableMeasurements {
   absl::Status push_batch();
   absl::Status push_by(const RuleCase& by);
   absl::Status pull_sparse(const SparsePullCase& pull);
-  absl::Status pull_growing();
   absl::Status push_applied();
   absl::Status push_visible();
   absl::Status clock();
@@ -430,75 +429,6 @@ absl::Status TableMeasurements::pull_sparse(const SparsePullCase& pull) {
   return absl::OkStatus();
 }
 
-/// One worker pushes new keys, another one pulls those that are there: while the table grows, then when it
-/// grows no more. A row's values are its key's number, and must be that or, before the push has come, 0.
-absl::Status TableMeasurements::pull_growing() {
-  constexpr std::size_t kPulledKeys = 100;
-  constexpr std::size_t kPullsABatch = 5;
-  auto job = start(ReadPath::kAuto, 2);
-  if (!job.ok()) return job.status();
-  std::array<Table<float>, 2> tables;
-  for (std::uint32_t rank = 0; rank < tables.size(); ++rank) {
-    auto table = (*job)->session(rank).table<float>({.name = "rows",
-                                                     .key_space = KeySpace::kSparse,
-                                                     .width = kSmallWidth,
-                                                     .consistency = Asp{},
-                                                     .expected_rows = kMillionRows});
-    if (!table.ok()) return table.status();
-    tables[rank] = *table;
-  }
-  std::vector<Key> numbers(kMillionRows);
-  std::iota(numbers.begin(), numbers.end(), Key{0});
-  const std::vector<Key> keys = spread(std::move(numbers));
-  std::mt19937_64 random(1);
-  std::array<Key, kPulledKeys> asked{};
-  std::array<std::size_t, kPulledKeys> which{};
-  std::vector<float> values(kPulledKeys * kSmallWidth);
-  const auto pull = [&](std::size_t among, bool is_grown, Samples& samples) -> absl::Status {
-    for (std::size_t i = 0; i < kPulledKeys; ++i) asked[i] = keys[which[i] = random() % among];
-    const Stopwatch one;
-    RETURN_IF_ERROR(tables[1].pull(asked, values));
-    samples.add(one.nanoseconds());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto number = static_cast<float>(which[i / kSmallWidth]);
-      if (values[i] != number && (is_grown || values[i] != 0))
-        return absl::InternalError("a pull has found another row's values while the table grew");
-    }
-    return absl::OkStatus();
-  };
-  Result growing{.operation = "pull-growing",
-                 .what =
-                     "pull of 100 rows of 16 floats of a sparse table, while another worker pushes new keys "
-                     "up to a million",
-                 .bytes = kPulledKeys * kSmallWidth * sizeof(float),
-                 .keys = kPulledKeys,
-                 .samples = {}};
-  Samples grown;
-  std::vector<float> updates(kBatchKeys * kSmallWidth);
-  for (std::size_t first = 0; first < keys.size(); first += kBatchKeys) {
-    for (std::size_t i = 0; i < updates.size(); ++i) {
-      const std::size_t number = first + i / kSmallWidth;
-      updates[i] = static_cast<float>(number);
-    }
-    RETURN_IF_ERROR(tables[0].push(std::span(keys).subspan(first, kBatchKeys), updates));
-    RETURN_IF_ERROR((*job)->session(0).clock());
-    for (std::size_t i = 0; i < kPullsABatch; ++i)
-      RETURN_IF_ERROR(pull(first + kBatchKeys, /*is_grown=*/false, growing.samples));
-  }
-  // Nobody waits for clocks here, so a barrier of both would need two threads: until the last push is there.
-  for (float last = 0; last != static_cast<float>(keys.size() - 1);) {
-    RETURN_IF_ERROR(tables[0].pull(std::span(keys).last(1), std::span(values).first(kSmallWidth)));
-    RETURN_IF_ERROR(tables[1].pull(std::span(keys).last(1), std::span(values).first(kSmallWidth)));
-    last = values[0];
-  }
-  for (std::size_t i = 0; i < keys.size() / kBatchKeys * kPullsABatch; ++i)
-    RETURN_IF_ERROR(pull(keys.size(), /*is_grown=*/true, grown));
-  growing.yardsticks.push_back(
-      {.name = "the same when the table grows no more", .value = grown.percentile(0.5), .budget = 2});
-  report_.results.push_back(std::move(growing));
-  return absl::OkStatus();
-}
-
 absl::Status TableMeasurements::clock() {
   auto job = start(ReadPath::kAuto);
   if (!job.ok()) return job.status();
@@ -789,7 +719,6 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
       {"push-batch", &TableMeasurements::push_batch},
       {"push-applied", &TableMeasurements::push_applied},
       {"push-visible", &TableMeasurements::push_visible},
-      {"pull-growing", &TableMeasurements::pull_growing},
       {"clock", &TableMeasurements::clock},
       {"subscribe", &TableMeasurements::subscribe},
       {"pull-local", &TableMeasurements::pull_local},

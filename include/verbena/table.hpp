@@ -133,7 +133,7 @@ class UntypedTable {
   Pending pull_async(Keys keys, std::span<std::byte> values, const OperationOptions& options = {}) const;
   Pending push_async(Keys keys, std::span<const std::byte> updates,
                      const OperationOptions& options = {}) const;
-  absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) const;
+  absl::Status scan(KeyRange range, absl::FunctionRef<absl::Status(Key, const std::byte*)> use) const;
   absl::StatusOr<FunctionResult> call(std::string_view function, Keys keys,
                                       std::span<const double> numbers = {}) const;
   PendingResult call_async(std::string_view function, Keys keys, std::span<const double> numbers = {},
@@ -223,18 +223,22 @@ class Table {
     return untyped_.push_async(keys, bytes(updates), updates.size(), options);
   }
 
-  /// For sparse tables: calls use(key, values) for each row that there is, in no order that means anything;
-  /// `values` are as a pull would find them, and are valid until `use` returns. Rows are read where they lie,
-  /// many at a time, in place or by one-sided reads, so that this costs little more than copying the table,
-  /// and the servers' processors nothing. Rows of keys that are pushed to for the first time meanwhile may or
-  /// may not be among them; a row that goes meanwhile may, and one that comes back may be there twice; keys
-  /// for which this worker's push has not been sent are not. If `use` returns an error, that is the end, and
-  /// it is returned. `use` may pull, but must not push or advance the clock. FAILED_PRECONDITION for a dense
-  /// table.
-  absl::Status scan(absl::FunctionRef<absl::Status(Key, std::span<const Value>)> use) const {
-    return untyped_.scan([&](Key key, const std::byte* values) {
+  /// For sparse tables: calls use(key, values) for each row that there is, in no order that means anything.
+  /// With a range, only for rows whose keys lie in it. `values` are as a pull would find them, and are valid
+  /// until `use` returns. Rows are read where they lie, many at a time, in place or by one-sided reads, so
+  /// that this costs little more than copying the table, whatever the range is, and the servers' processors
+  /// nothing. For a range of few keys a pull is faster. Rows of keys that are pushed to for the first time
+  /// meanwhile may or may not be among them; a row that goes meanwhile may, and one that comes back may be
+  /// there twice; keys for which this worker's push has not been sent are not. If `use` returns an error,
+  /// that is the end, and it is returned. `use` may pull, but must not push or advance the clock.
+  /// FAILED_PRECONDITION for a dense table. INVALID_ARGUMENT: the range ends before it begins.
+  absl::Status scan(KeyRange range, absl::FunctionRef<absl::Status(Key, std::span<const Value>)> use) const {
+    return untyped_.scan(range, [&](Key key, const std::byte* values) {
       return use(key, std::span(reinterpret_cast<const Value*>(values), width()));
     });
+  }
+  absl::Status scan(absl::FunctionRef<absl::Status(Key, std::span<const Value>)> use) const {
+    return scan(kAllKeys, use);
   }
 
   /// For static tables: the servers do something with rows where they lie: "norms", "top(count=100)",

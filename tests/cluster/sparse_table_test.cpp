@@ -9,6 +9,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <set>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -330,6 +331,30 @@ TEST(SparseTableTest, ScansFindEachRowOnce) {
         return absl::OkStatus();
       }));
       return count == 2 * kRows ? session.barrier() : wrong(fmt::format("{} rows in the end", count));
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+TEST(SparseTableTest, AScanOfARangeFindsOnlyKeysInIt) {
+  for (const Maps maps : {Maps::kAll, Maps::kNone}) {
+    const ClusterResult result = run_cluster(over(maps, 2, 1), [](Session& session) -> absl::Status {
+      auto table = session.table<float>({.name = "rows", .key_space = KeySpace::kSparse, .width = 1});
+      RETURN_IF_ERROR(table.status());
+      constexpr Key kFirst = Key{1} << 40;
+      RETURN_IF_ERROR(table->push(KeyRange{kFirst, kFirst + 1000}, std::vector<float>(1000, 1)));
+      RETURN_IF_ERROR(session.clock());
+      std::set<Key> found;
+      RETURN_IF_ERROR(table->scan(KeyRange{kFirst + 10, kFirst + 20}, [&](Key key, std::span<const float>) {
+        found.insert(key);
+        return absl::OkStatus();
+      }));
+      if (found.size() != 10 || *found.begin() != kFirst + 10 || *found.rbegin() != kFirst + 19)
+        return wrong(fmt::format("{} rows", found.size()));
+      const auto is_never_called = [](Key, std::span<const float>) { return wrong("a row"); };
+      RETURN_IF_ERROR(table->scan(KeyRange{kFirst, kFirst}, is_never_called));
+      const absl::Status refused = table->scan(KeyRange{kFirst + 1, kFirst}, is_never_called);
+      return absl::IsInvalidArgument(refused) ? absl::OkStatus() : wrong(refused.ToString());
     });
     EXPECT_TRUE(result.first_error().ok()) << result.first_error();
   }

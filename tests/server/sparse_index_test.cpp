@@ -43,6 +43,7 @@ class TestMemory final : public SparseIndex::Memory {
   absl::StatusOr<std::span<std::uint64_t>> add_directory(std::size_t entries) override {
     return directories_.emplace_back(entries);
   }
+  void prefetch_key(Row /*row*/) const override {}
   void publish_directory() override { newest_.store(&directories_.back(), std::memory_order_release); }
   [[nodiscard]] Key key_of(Row row) const override {
     return keys_[index_of(row)].load(std::memory_order_relaxed);

@@ -18,7 +18,6 @@ namespace verbena::server {
 namespace {
 
 using protocol::KeyHash;
-using protocol::RegionKind;
 using protocol::Row;
 
 class SparsePartTest : public ::testing::Test {
@@ -90,6 +89,22 @@ TEST_F(SparsePartTest, RowsStayWhereTheyAreWhileRegionsAreAdded) {
     EXPECT_EQ(*part_->rows().state(*row), std::byte{1}) << "it is another row's";
   }
   EXPECT_FALSE(part_->find(KeyHash(7), 7).has_value());
+}
+
+/// Of the rows that are added, only few need another region or divide a segment.
+TEST_F(SparsePartTest, WhoWatchesGrowthIsToldOfRegionsAndDivisionsOnly) {
+  std::size_t told = 0;
+  desk_.set_growth_watch([&](std::chrono::nanoseconds time) {
+    EXPECT_GE(time.count(), 0);
+    ++told;
+  });
+  ASSERT_TRUE(create().ok());
+  const std::uint64_t first_orders = orders_;
+  constexpr Key kRows = 4000;
+  for (Key key = 0; key < kRows; ++key) ASSERT_TRUE(find_or_add(KeyHash(key), key).ok());
+  EXPECT_GT(orders_, first_orders);
+  EXPECT_GT(told, orders_ - first_orders);  // one division at least
+  EXPECT_LT(told, kRows / 4);
 }
 
 TEST_F(SparsePartTest, WithoutMemoryTheTableIsRefusedOrSaysSo) {

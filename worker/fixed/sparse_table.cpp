@@ -158,8 +158,13 @@ absl::Status SparseTable::on_gone(ServerLink& link, const protocol::BulkMessage&
   return absl::OkStatus();
 }
 
-absl::Status SparseTable::scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) {
+absl::Status SparseTable::scan(KeyRange range, absl::FunctionRef<absl::Status(Key, const std::byte*)> use) {
   RETURN_IF_ERROR(enter(KeyRange{}, 0));
+  if (range.last < range.first) {
+    return absl::InvalidArgumentError(
+        fmt::format("table {}: the range of keys {} to {} ends before it begins", options_.name, range.first,
+                    range.last));
+  }
   // Aligned for any value type.
   std::vector<std::uint64_t> values((layout_.row_bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
   auto* const out = reinterpret_cast<std::byte*>(values.data());
@@ -184,6 +189,7 @@ absl::Status SparseTable::scan(absl::FunctionRef<absl::Status(Key, const std::by
                                                                std::string(wrong.message()))));
           return session_.status();
         }
+        if (!range.contains(key)) continue;
         copy_shared_row(layout_.type, out, row + sizeof(Key), layout_.row_bytes);
         predict_own(*part, part->range.row_of(key), out);
         RETURN_IF_ERROR(use(key, out));

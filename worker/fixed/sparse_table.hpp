@@ -95,7 +95,7 @@ class SparseTable : public FixedTable {
   absl::Status pull_located(RowHandles& rows, std::byte* out, std::size_t values) override;
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   [[nodiscard]] bool has_keys_of(std::uint32_t server) const override;
-  absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) override;
+  absl::Status scan(KeyRange range, absl::FunctionRef<absl::Status(Key, const std::byte*)> use) override;
   absl::Status on_server_back(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added) override;
   absl::Status on_gone(ServerLink& link, const protocol::BulkMessage& message) override;

@@ -45,6 +45,16 @@ TEST(ReportTest, BudgetsOfTimesAreUpperAndOfBandwidthLowerBounds) {
   EXPECT_FALSE(read.keeps(read.yardsticks[1]));
 }
 
+TEST(ReportTest, TheLongestTimesCanBeCompared) {
+  Result read = result();  // one of ten takes 900 µs
+  read.yardsticks = {
+      {.name = "a millisecond", .figure = Yardstick::Figure::kP99, .value = 1e6, .budget = 0.8}};
+  EXPECT_NEAR(read.ratio(read.yardsticks[0]), 0.9, 0.01);
+  EXPECT_FALSE(read.keeps(read.yardsticks[0]));
+  EXPECT_THAT(to_table(kPlace, {read}), AllOf(HasSubstr("p99"), HasSubstr("≤ 0.8: MISSED")));
+  EXPECT_EQ(to_json(kPlace, {read}).at("results").at(0).at("yardsticks").at(0).at("figure"), "p99_ns");
+}
+
 TEST(ReportTest, TableHasFiguresYardsticksAndWhatIsTimed) {
   const std::string table = to_table(kPlace, {result()});
   EXPECT_THAT(table, HasSubstr("verbs, rxe0 port 1, path MTU 4096; the other side: node2"));

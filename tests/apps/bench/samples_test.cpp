@@ -64,6 +64,16 @@ TEST(SamplesTest, MergedAreAsIfAddedTogether) {
   EXPECT_EQ(into_empty.percentile(0.5), merged.percentile(0.5));
 }
 
+TEST(SamplesTest, AHistogramIsNearlyTheSamples) {
+  const Samples samples = from_one_to(5000, 0.37);
+  Samples again;
+  for (const Samples::Bucket& bucket : samples.histogram()) again.add_bucket(bucket);
+  EXPECT_EQ(again.operations(), 5000U);
+  for (const double fraction : {0.1, 0.5, 0.99})
+    EXPECT_NEAR(again.percentile(fraction), samples.percentile(fraction),
+                0.05 * samples.percentile(fraction));
+}
+
 TEST(SamplesTest, HistogramHoldsEverySampleInItsBucket) {
   Samples samples = from_one_to(5000, 0.37);
   samples.add(1e9);
