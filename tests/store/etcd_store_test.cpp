@@ -204,10 +204,9 @@ TEST_F(EtcdStoreTest, WhoFailsIsNotAskedWithoutEnd) {
 }
 
 TEST_F(EtcdStoreTest, ALongAnswerIsCutOff) {
-  // It announces more than anybody has, and sends as much as is taken.
-  FakeEtcd& first = member([](const auto&) {
-    return FakeEtcd::Reply{FakeEtcd::chunks(std::string(40 << 20, ' ')), true};
-  });
+  // It would be right but for its length, so that only that is a reason to ask another one.
+  FakeEtcd& first =
+      member([](const auto&) { return FakeEtcd::whole(200, kEmpty + std::string(40 << 20, ' ')); });
   FakeEtcd& second = member(good);
   EtcdOptions options{.endpoints = {first.endpoint(), second.endpoint()}, .attempt_limit = seconds(60)};
   const auto store = EtcdStore::create(std::move(options)).value();

@@ -269,10 +269,14 @@ TEST_F(StoreServerTest, AnotherJobsStoreIsNotBelieved) {
 }
 
 TEST_F(StoreServerTest, WhatAPeerWritesIsNotBelieved) {
-  // A process of the job in the store's place that answers what was not asked, or not as it should.
-  const std::vector<ServerMessage> wrong = {Answered{1, Answer(Revoked{})},
-                                            Answered{1, Answer(TransactionResult{})}};
-  for (const ServerMessage& each : wrong) {
+  // A process of the job in the store's place that answers before it was asked, or not as it should.
+  struct Wrong {
+    bool is_early;
+    ServerMessage answer;
+  };
+  const std::vector<Wrong> wrong = {{true, Answered{1, Answer(Snapshot{})}},
+                                    {false, Answered{1, Answer(TransactionResult{})}}};
+  for (const Wrong& each : wrong) {
     server_.reset();
     const auto listener = listen_at_name(name_);
     ASSERT_TRUE(listener.ok());
@@ -287,9 +291,17 @@ TEST_F(StoreServerTest, WhatAPeerWritesIsNotBelieved) {
     const auto greeting = decode_greeting(hear(socket));
     ASSERT_TRUE(greeting.has_value());
     const transport::Nonce nonce = transport::fresh_nonce().value();
-    say(socket, framed(encode(Challenge{
-                    nonce, transport::prove(secret_.get(), kStoreRole, {greeting->nonce, nonce})})) +
-                    framed(encode(each)));
+    const std::string challenge = framed(
+        encode(Challenge{nonce, transport::prove(secret_.get(), kStoreRole, {greeting->nonce, nonce})}));
+    const std::string answer = framed(encode(each.answer));
+    say(socket, each.is_early ? challenge + answer : challenge);
+    if (!each.is_early) {
+      EXPECT_NE(hear(socket), "");  // its proof, and what it asks
+      say(socket, answer);
+    }
+    while (hear(socket) != "") {
+    }
+    EXPECT_FALSE(outcome.has_value()) << *outcome << ": it has closed only when its time was over";
     driver_.run_until([&] { return outcome.has_value(); });
     EXPECT_FALSE(outcome->ok());
     driver_.remove(store);
