@@ -18,6 +18,7 @@
 #include "apps/conditions/delayed_transport.hpp"
 #include "apps/conditions/fields.hpp"
 #include "apps/conditions/slowdown.hpp"
+#include "apps/data/bundled.hpp"
 #include "apps/data/generate_ratings.hpp"
 #include "apps/data/triples.hpp"
 #include "apps/experiment/experiment.hpp"
@@ -43,8 +44,6 @@
 namespace verbena::apps {
 namespace {
 
-constexpr const char* kBundledDocuments = "data/kjv-chapters.tsv.gz";
-constexpr const char* kBundledTriples = "data/wn18rr";
 constexpr std::uint32_t kMostNodes = 64;
 
 struct ExperimentCommand {
@@ -281,7 +280,7 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
   constexpr const char* kProcesses = "Processes";
   ExperimentOptions& chosen = options.experiment;
   experiment.set_defaults(chosen);
-  chosen.documents = kBundledDocuments;
+  chosen.documents = kBundledChapters;
   chosen.triples = kBundledTriples;
   command
       .add_option(

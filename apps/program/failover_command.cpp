@@ -1,19 +1,11 @@
 #include "apps/program/failover_command.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <poll.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -25,37 +17,29 @@
 #include <utility>
 #include <vector>
 
+#include "apps/data/bundled.hpp"
 #include "apps/experiment/experiment_failover.hpp"
 #include "apps/experiment/experiment_output.hpp"
-#include "apps/inspect/job_status.hpp"
 #include "apps/launcher/job_options.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/peers/program.hpp"
+#include "apps/program/watched_run.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/format.hpp"
-#include "base/file_descriptor.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "job/child_message.hpp"
-#include "job/run_secret.hpp"
 #include "job/starters.hpp"
 #include "protocol/messages.hpp"
-#include "transport/secret.hpp"
 
 namespace verbena::apps {
 namespace {
 
 using FailoverClock = std::chrono::steady_clock;
 
-constexpr const char* kBundledChapters = "data/kjv-chapters.tsv.gz";
-constexpr auto kTurn = std::chrono::milliseconds(5);
-constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
-constexpr auto kLookPatience = std::chrono::milliseconds(500);
 /// A run that is hit for less time than this shows nothing.
 constexpr auto kLeastTime = std::chrono::seconds(1);
-/// A run that says nothing for so long hangs: neither an iteration nor a failover.
-constexpr auto kRunPatience = std::chrono::seconds(120);
 
 struct FailoverCommand {
   FailoverOptions failover;
@@ -76,129 +60,6 @@ ModelFiles read_model(const std::string& folder) {
   }
   return model;
 }
-
-/// A pipe with a name, in which a run's metrics arrive line by line.
-class MetricsPipe {
- public:
-  static absl::StatusOr<MetricsPipe> make(const std::string& path) {
-    ::unlink(path.c_str());
-    const bool is_made = ::mkfifo(path.c_str(), S_IRUSR | S_IWUSR) == 0;
-    MetricsPipe pipe(
-        path, base::FileDescriptor(is_made ? ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1));
-    const int reason = errno;
-    if (!is_made || pipe.descriptor_.get() < 0)
-      return absl::InternalError(fmt::format("{}: {}", path, std::strerror(reason)));
-    return pipe;
-  }
-  MetricsPipe(MetricsPipe&&) = default;
-  MetricsPipe& operator=(MetricsPipe&&) = delete;
-  ~MetricsPipe() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-
-  /// Waits for lines, not for long.
-  template <class Use>
-  void read(const Use& use) {
-    // Before it is opened at its other end it is at its end, which is no reason to turn without rest.
-    pollfd wanted = {.fd = descriptor_.get(), .events = POLLIN, .revents = 0};
-    ::poll(&wanted, 1, static_cast<int>(kTurn.count()));
-    std::array<char, 65536> block{};
-    for (ssize_t got = 0; (got = ::read(descriptor_.get(), block.data(), block.size())) > 0;)
-      text_.append(block.data(), static_cast<std::size_t>(got));
-    // Both ends are open: nothing stays behind, however this process ends.
-    if (!text_.empty() && !path_.empty()) ::unlink(std::exchange(path_, "").c_str());
-    if ((wanted.revents & POLLHUP) != 0) ::poll(nullptr, 0, static_cast<int>(kTurn.count()));
-    for (std::size_t end = 0; (end = text_.find('\n')) != std::string::npos; text_.erase(0, end + 1))
-      use(std::string_view(text_).substr(0, end));
-  }
-
- private:
-  MetricsPipe(std::string path, base::FileDescriptor descriptor)
-      : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
-
-  std::string path_;
-  base::FileDescriptor descriptor_;
-  std::string text_;
-};
-
-/// Whether that process was started by the other one: a number that the kernel has given away anew was not.
-bool is_child_of(std::int64_t pid, pid_t parent) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');
-  if (pid <= 1 || name_end == std::string::npos) return false;
-  std::istringstream rest(text.substr(name_end + 1));
-  char state = 0;
-  pid_t found = 0;
-  return rest >> state >> found && found == parent;
-}
-
-/// How the run of that launcher is; nullopt: it does not say.
-std::optional<RunStatus> status_of_run(pid_t launcher) {
-  auto secret = transport::Secret::read_file(job::RunSecret::path_of(launcher));
-  if (!secret.ok()) return std::nullopt;  // it has just begun
-  inspect::FoundJob job;
-  job.name = fmt::format("run-{}", launcher);
-  const auto run = inspect::ask_launcher(job, *std::move(secret), kLookPatience);
-  return run.ok() ? *run : std::nullopt;
-}
-
-/// One of the experiment's runs, while it goes on.
-class WatchedRun {
- public:
-  /// `saboteur`: nullptr: nothing is hit.
-  WatchedRun(Program& program, MetricsPipe& pipe, Saboteur* saboteur, FailoverRun& run)
-      : program_(program), pipe_(pipe), saboteur_(saboteur), run_(run) {}
-
-  /// Until it has ended; from `peace` on nothing is hit any more. DEADLINE_EXCEEDED: it hangs.
-  absl::Status watch(FailoverClock::time_point peace) {
-    while (program_.read(std::chrono::milliseconds(0))) {
-      read_metrics();
-      const bool may_hit = saboteur_ != nullptr && began_ && FailoverClock::now() < peace;
-      if (may_hit && saboteur_->is_due(elapsed())) look_and_hit();
-      if (FailoverClock::now() > heard_ + kRunPatience) {
-        return absl::DeadlineExceededError(
-            fmt::format("it has neither trained nor failed over for {} s", kRunPatience.count()));
-      }
-    }
-    read_metrics();
-    return program_.wait(std::chrono::seconds(10));
-  }
-
- private:
-  [[nodiscard]] double elapsed() const {
-    return std::chrono::duration<double>(FailoverClock::now() - *began_).count();
-  }
-
-  void read_metrics() {
-    pipe_.read([&](std::string_view line) {
-      heard_ = FailoverClock::now();
-      if (!began_) began_ = heard_;  // the first line comes when the run's own clock begins
-      add_metrics_line(line, run_);
-    });
-  }
-
-  void look_and_hit() {
-    if (FailoverClock::now() < next_look_) return;
-    next_look_ = FailoverClock::now() + kBetweenLooks;
-    const std::optional<RunStatus> status = status_of_run(program_.pid());
-    if (!status) return;
-    const std::optional<ServerFault> fault = saboteur_->choose(*status, elapsed());
-    if (!fault || !is_child_of(fault->pid, program_.pid())) return;
-    run_.faults.push_back(*fault);
-    run_.faults.back().seconds = elapsed();
-    ::kill(static_cast<pid_t>(fault->pid), fault->kind == ServerFault::Kind::kKilled ? SIGKILL : SIGSTOP);
-  }
-
-  Program& program_;
-  MetricsPipe& pipe_;
-  Saboteur* const saboteur_;
-  FailoverRun& run_;
-  std::optional<FailoverClock::time_point> began_;
-  FailoverClock::time_point heard_ = FailoverClock::now();  ///< when it last said something
-  FailoverClock::time_point next_look_ = FailoverClock::time_point::min();
-};
 
 /// The path of this program: a name like /proc/self/exe would stand in the run's provenance.
 std::string own_program() {

@@ -15,6 +15,7 @@
 #include <variant>
 
 #include "absl/container/flat_hash_map.h"
+#include "apps/data/bundled.hpp"
 #include "apps/data/corpus.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/data/tokens_option.hpp"
@@ -167,7 +168,7 @@ class Word2Vec final : public EmbeddingApplication {
   absl::Status show(const Vectors& vectors, Reporter& reporter) const;
   absl::Status show_loaded(Reporter& reporter) const;
 
-  std::string data_ = "data/kjv-chapters.tsv.gz";
+  std::string data_ = kBundledChapters;
   std::string load_;
   std::string output_;
   std::string neighbours_;
