@@ -100,6 +100,28 @@ TEST(SaboteurTest, HitsOneThatJoinsAndThenLetsAnotherOneJoin) {
   EXPECT_GT(hits, 0);
 }
 
+TEST(SaboteurTest, HitsOneThatJoinsAgainOnceAnotherHasJoined) {
+  RunStatus joining = whole();
+  joining.servers = {
+      {{.copy = 0, .pid = 10, .role = Role::kServes}, {.copy = 2, .pid = 12, .role = Role::kJoins}}};
+  RunStatus joined = whole();
+  joined.servers = {
+      {{.copy = 0, .pid = 10, .role = Role::kServes}, {.copy = 3, .pid = 13, .role = Role::kFollows}}};
+  int hits = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Saboteur saboteur(seed, 0.1);
+    if (!saboteur.choose(joining, 1)) continue;
+    // Now one of the two that have all is hit, and another copy joins.
+    const auto fault = saboteur.choose(joined, 2);
+    ASSERT_TRUE(fault.has_value());
+    RunStatus again = whole();
+    again.servers = {{{.copy = 0, .pid = fault->pid == 10 ? 13 : 10, .role = Role::kServes},
+                      {.copy = 4, .pid = 14, .role = Role::kJoins}}};
+    for (double now = 3; now < 10; now += 0.1) hits += saboteur.choose(again, now) ? 1 : 0;
+  }
+  EXPECT_GT(hits, 0);
+}
+
 TEST(SaboteurTest, SparesRunsThatDoNotTrain) {
   RunStatus status = whole();
   status.workers.front().iteration = -1;
@@ -117,9 +139,14 @@ TEST(FailoverTest, MetricsSayHowLongItTook) {
   run.faults = {{.kind = Kind::kKilled, .role = Role::kServes, .server = 1, .pid = 20, .seconds = 2.0}};
   add_metrics_line(R"({"kind":"start","throughput_unit":"tokens"})", run);
   add_metrics_line(R"({"kind":"iteration","elapsed_seconds":1.5,"items":300})", run);
-  // Of another server.
+  // Of another server, of another process of this one, and of this process, which had joined before.
   add_metrics_line(job::to_line(join_json(0, 98, "joined", 2.1)), run);
-  for (const std::string& line : lines_of(run, 1, 2.25, 2.5)) add_metrics_line(line, run);
+  add_metrics_line(job::to_line(failover_json(1, 97, "died", 2.1)), run);
+  EXPECT_FALSE(run.faults[0].back_after.has_value());
+  const std::vector<std::string> lines = lines_of(run, 1, 2.25, 2.5);
+  add_metrics_line(lines[0], run);
+  add_metrics_line(job::to_line(join_json(1, 20, "joined", 2.3)), run);
+  add_metrics_line(lines[1], run);
   add_metrics_line(R"({"kind":"summary","throughput":200,"elapsed_seconds":9})", run);
   for (const char* other : {"", "[]", "{\"kind\":1}", "{\"kind\":\"failover\"}", "nonsense"})
     add_metrics_line(other, run);
