@@ -20,12 +20,13 @@ struct PeerTask {
   std::int64_t iterations = 1;
   std::uint32_t threads = 1;
   std::int64_t rank = 0;  ///< factors of matrix factorization
+  double tolerance = 0;   ///< how near to the best it ends, in its own measure; 0: it has none
 };
 
 /// What the peer has done since it was started or since its last iteration.
 struct PeerIteration {
   std::int64_t iteration = 0;
-  double items = 0;
+  double items = 0;  ///< 0: it cannot be told
   double seconds = 0;
   std::optional<double> objective;
 };
@@ -39,6 +40,7 @@ class Peer {
   [[nodiscard]] virtual std::string_view application() const = 0;
   /// The objective that its iterations have, as the application calls it; empty: none.
   [[nodiscard]] virtual std::string_view objective() const = 0;
+  [[nodiscard]] virtual bool has_threads() const { return true; }
   /// The files that prepare() and the program write in `folder`.
   [[nodiscard]] virtual std::vector<std::string> files(const std::string& folder) const = 0;
   /// Writes `data`, the application's input, into `folder`, as this program wants it. `seed`: chooses what is
@@ -46,6 +48,9 @@ class Peer {
   virtual absl::Status prepare(const std::string& data, std::uint64_t seed, const std::string& folder) = 0;
   /// Its arguments. REQUIRES: prepare().
   [[nodiscard]] virtual std::vector<std::string> arguments(const PeerTask& task) const = 0;
+  /// The same to read the data and report an iteration without having trained, by which the time that reading
+  /// takes is known and can be left out; empty: there are none. REQUIRES: prepare().
+  [[nodiscard]] virtual std::vector<std::string> reading_arguments() const { return {}; }
   /// An iteration that a line of its output reports, `seconds` after the one before. REQUIRES: prepare().
   [[nodiscard]] virtual std::optional<PeerIteration> read(std::string_view line, const PeerTask& task,
                                                           double seconds) const = 0;
@@ -56,6 +61,9 @@ std::unique_ptr<Peer> make_libmf();
 /// fastText (Bojanowski et al., 2017), without subwords (character n-grams): skip-gram as our word2vec has
 /// it.
 std::unique_ptr<Peer> make_fasttext();
+/// liblinear (Fan et al., 2008): logistic regression with L1, the objective of ctr's --solver block with
+/// --l1 1.
+std::unique_ptr<Peer> make_liblinear();
 
 /// All that are known.
 std::vector<std::shared_ptr<Peer>> make_peers();

@@ -81,6 +81,47 @@ TEST_F(PeerTest, FastTextsOwnSpeedIsTaken) {
   EXPECT_FALSE(said_[0].objective.has_value());
 }
 
+TEST_F(PeerTest, LiblinearNumbersTheFeatures) {
+  verbena::testing::write_file(folder_.path("examples"), "1 0:5:1 1:7:0.5\n0 0:6:1 1:7:1\n");
+  ASSERT_TRUE(make_liblinear()->prepare(folder_.path("examples"), 1, folder_.path()).ok());
+  EXPECT_EQ(verbena::testing::contents(folder_.path("liblinear.txt")), "+1 1:1 2:0.5\n-1 2:1 3:1\n");
+  verbena::testing::write_file(folder_.path("weighted"), "1 2.5 | a b\n-1 | a\n");
+  const absl::Status refused = make_liblinear()->prepare(folder_.path("weighted"), 1, folder_.path());
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("expected examples without weights"));
+}
+
+TEST_F(PeerTest, LiblinearsReadingIsNoTraining) {
+  verbena::testing::write_file(folder_.path("examples"), "1 0:5:1\n0 0:6:1\n");
+  const auto liblinear = make_liblinear();
+  ASSERT_TRUE(liblinear->prepare(folder_.path("examples"), 1, folder_.path()).ok());
+  // Reading alone takes longer than all of the training's run.
+  ASSERT_TRUE(run(*liblinear,
+                  "echo \"$@\" >> '" + folder_.path("arguments") +
+                      "'\n"
+                      "if [ \"$8\" = 1e12 ]; then sleep 0.3; fi\n"
+                      "echo 'iter   1  #CD cycles 1'\n"
+                      "echo 'Objective value = 74976.077223'\n",
+                  {.iterations = 1, .tolerance = 0.01})
+                  .ok());
+  ASSERT_EQ(said_.size(), 1U) << "of the training";
+  EXPECT_EQ(said_[0].objective, 74976.077223);
+  EXPECT_EQ(said_[0].seconds, 0);
+  EXPECT_EQ(said_[0].items, 0);
+  EXPECT_THAT(verbena::testing::contents(folder_.path("arguments")),
+              HasSubstr("\n-s 6 -c 1 -B 1 -e 0.01 " + folder_.path("liblinear.txt")));
+  // If something disturbs one reading, another one tells.
+  ASSERT_TRUE(run(*liblinear,
+                  "if [ \"$8\" != 1e12 ]; then sleep 0.2;\n"
+                  "elif mkdir '" +
+                      folder_.path("seen") +
+                      "' 2>&-; then sleep 0.5; fi\n"
+                      "echo 'Objective value = 74976.077223'\n",
+                  {.iterations = 1, .tolerance = 0.01})
+                  .ok());
+  EXPECT_GT(said_.front().seconds, 0);
+}
+
 TEST_F(PeerTest, WhatGoesWrongIsSaid) {
   const auto libmf = make_libmf();
   EXPECT_THAT(std::string(run(*libmf, "echo 'too many ratings' >&2; exit 4", {}).message()),
