@@ -43,6 +43,7 @@ void add_arguments(PlannedRun& run, const std::vector<std::string>& arguments) {
 
 const std::string& data_of(const ExperimentOptions& options, std::string_view application) {
   if (application == "kge") return options.triples;
+  if (application == "ctr") return options.examples;
   return application == "lda" || application == "word2vec" ? options.documents : options.ratings;
 }
 
@@ -52,8 +53,15 @@ std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual)
 
 std::vector<std::string> training_arguments(const ExperimentOptions& options, const std::string& application,
                                             const std::string& data, std::int64_t iterations) {
-  return {application, fmt::format("--data={}", data), fmt::format("--iterations={}", iterations),
-          fmt::format("--evaluate-every={}", iterations), fmt::format("--seed={}", options.seed)};
+  std::vector<std::string> arguments = {application, fmt::format("--data={}", data),
+                                        fmt::format("--seed={}", options.seed)};
+  if (application == "ctr") {
+    arguments.insert(arguments.end(), {fmt::format("--passes={}", iterations), "--test-fraction=0"});
+  } else {
+    arguments.insert(arguments.end(), {fmt::format("--iterations={}", iterations),
+                                       fmt::format("--evaluate-every={}", iterations)});
+  }
+  return arguments;
 }
 
 std::string item_time_argument(std::chrono::nanoseconds item_time) {

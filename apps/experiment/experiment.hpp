@@ -23,6 +23,7 @@ struct ExperimentOptions {
   std::string small_ratings;        ///< likewise, few
   std::string documents;            ///< for lda
   std::string triples;              ///< for kge
+  std::string examples;             ///< for ctr
   std::vector<std::string> models;  ///< as for --consistency; empty: the experiment's own models
   std::uint32_t servers = 2;
   std::uint32_t workers = 4;
@@ -118,6 +119,7 @@ class Experiment {
   [[nodiscard]] virtual std::string_view method() const = 0;
   [[nodiscard]] virtual bool needs_documents() const { return false; }
   [[nodiscard]] virtual bool needs_triples() const { return false; }
+  [[nodiscard]] virtual bool needs_examples() const { return false; }
   [[nodiscard]] virtual bool needs_small_ratings() const { return false; }
   /// Whether it runs peers beside ours.
   [[nodiscard]] virtual bool runs_peers() const { return false; }
@@ -152,9 +154,10 @@ PlannedRun plan_run(const ExperimentOptions& options, std::string_view applicati
 void add_arguments(PlannedRun& run, const std::vector<std::string>& arguments);
 /// The file in the options that the application is trained on.
 const std::string& data_of(const ExperimentOptions& options, std::string_view application);
-/// The iterations in the options, or else `usual`.
+/// The iterations in the options, or else `usual`; passes of ctr.
 std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual);
-/// `application` trained on `data`, evaluated only in the end.
+/// `application` trained on `data`, evaluated only in the end; ctr without a test, since it knows its loss as
+/// it trains.
 std::vector<std::string> training_arguments(const ExperimentOptions& options, const std::string& application,
                                             const std::string& data, std::int64_t iterations);
 /// The argument with which each item takes every worker `item_time`.

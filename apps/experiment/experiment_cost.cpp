@@ -26,15 +26,48 @@ constexpr double kQualityLoss = 0.05;      // of the plain loop's last objective
 constexpr const char* kPlain = "plain loop";
 constexpr const char* kDefault = "default";
 
+/// How rows come to workers.
+struct Way {
+  const char* name;
+  std::vector<std::string> arguments;
+  bool is_for_one = false;  ///< a single worker is run in this way, too
+};
+
+std::vector<Way> all_ways() {
+  return {{kDefault, {}, true},
+          {"bsp", {"--consistency=bsp", "--allocation=static"}, true},
+          {"essp:1", {"--consistency=essp:1", "--allocation=static"}},
+          {"asp", {"--consistency=asp", "--allocation=static"}},
+          {"localize", {"--consistency=sequential", "--allocation=localize"}},
+          {"intent", {"--consistency=asp", "--allocation=intent"}}};
+}
+
+/// Of ctr, whose rows stay on their servers.
+std::vector<Way> ways_of_ftrl() {
+  return {{kDefault, {}, true},
+          {"bsp", {"--consistency=bsp"}, true},
+          {"essp:1", {"--consistency=essp:1"}},
+          {"asp", {"--consistency=asp"}}};
+}
+
+/// Of ctr by blocks, which is bsp by default, and must know after how many clocks it sees a step.
+std::vector<Way> ways_of_blocks() {
+  return {{kDefault, {}, true},
+          {"essp:1", {"--consistency=essp:1"}},
+          {"bounded-delay:1", {"--consistency=bounded-delay:1"}}};
+}
+
 /// What is trained. Runs take a second or two each on one core.
 struct Task {
   const char* name;  ///< unique
   const char* application;
   std::int64_t iterations;
   std::vector<std::string> arguments;
-  bool is_small = false;  ///< on the small ratings
-  std::int64_t peer_iterations = 0;
+  bool is_small = false;             ///< on the small ratings
+  std::int64_t peer_iterations = 0;  ///< 0: no peer does it
   std::int64_t rank = 0;
+  std::vector<double> peer_tolerances = {0};  ///< the peer is run with each
+  std::vector<Way> ways = all_ways();
 };
 
 std::vector<Task> tasks() {
@@ -43,23 +76,19 @@ std::vector<Task> tasks() {
           {"mf, rank 16", "mf", 50, {"--rank=16"}, false, 60, 16},
           {"mf, small", "mf", 400, {"--rank=16", "--decay=0.99"}, true},
           {"lda", "lda", 60, {"--topics=50", "--stop-words=english", "--top-words=0"}},
-          {"word2vec", "word2vec", 8, {"--top-words=0"}, false, 1}};
-}
-
-/// How rows come to workers.
-struct Way {
-  const char* name;
-  std::vector<std::string> arguments;
-  bool is_for_one = false;  ///< a single worker is run in this way, too
-};
-
-std::vector<Way> ways() {
-  return {{kDefault, {}, true},
-          {"bsp", {"--consistency=bsp", "--allocation=static"}, true},
-          {"essp:1", {"--consistency=essp:1", "--allocation=static"}},
-          {"asp", {"--consistency=asp", "--allocation=static"}},
-          {"localize", {"--consistency=sequential", "--allocation=localize"}},
-          {"intent", {"--consistency=asp", "--allocation=intent"}}};
+          {"word2vec", "word2vec", 8, {"--top-words=0"}, false, 1},
+          {.name = "ctr, ftrl",
+           .application = "ctr",
+           .iterations = 5,
+           .arguments = {"--solver=ftrl"},
+           .ways = ways_of_ftrl()},
+          {.name = "ctr, block",
+           .application = "ctr",
+           .iterations = 10,
+           .arguments = {"--solver=block", "--l1=1"},
+           .peer_iterations = 1,
+           .peer_tolerances = {0.1, 0.01, 0.001},
+           .ways = ways_of_blocks()}};
 }
 
 class CostExperiment final : public Experiment {
@@ -69,24 +98,32 @@ class CostExperiment final : public Experiment {
     return "what the parameter server costs: each application beside one plain thread";
   }
   [[nodiscard]] std::string_view method() const override {
-    return "Every application, once as a plain loop (one thread, no parameter server) and once as a "
-           "job on this host, with 1, 2, 4, … workers and with --workers of them: as it is by default "
-           "and under bsp, and with two or more workers also in each other way in which rows can come "
-           "to them. bsp, essp:1, asp: rows stay on their servers, are cached and pulled, and updates "
-           "are pushed. localize, intent: rows move to the workers; with one server they are trained "
-           "where they lie. small: mf on a hundred thousand ratings, whose iterations take less than a "
-           "millisecond. Speed is that of the median iteration, the first one left out, evaluation not "
-           "included. All runs of a task are made in rounds, by turns: a run is shown by the median of "
-           "its rounds, and its ratio to the plain loop is taken within each round. The objective is "
-           "that after the same number of iterations; beside it are the seconds of training until it "
-           "was as good as the plain loop's in the end, within 1 % (jobs are evaluated only in the "
-           "end). Other programs that do the same are run beside ours, with their own defaults, if "
-           "they are installed or named: LIBMF (mf-train), timed from one line of its output to the "
-           "next, so that its evaluation of every iteration is included; and fastText without "
-           "character n-grams (subwords), with the speed that it prints itself.";
+    return "Every application, once as a plain loop (one thread, no parameter server) and once as a job "
+           "on this host, with 1, 2, 4, … workers and with --workers of them: as it is by default and "
+           "under bsp, and with two or more workers also in each other way in which rows can come to "
+           "them. bsp, essp:1, asp: rows stay on their servers, are cached and pulled, and updates are "
+           "pushed. localize, intent: rows move to the workers; with one server they are trained where "
+           "they lie. Rows of ctr stay in all of its ways; its default is ssp:1, and bsp by blocks. "
+           "small: mf on a hundred thousand ratings, whose iterations take less than a millisecond. "
+           "Speed is that of the median iteration, the first one left out, evaluation not included. All "
+           "runs of a task are made in rounds, by turns: a run is shown by the median of its rounds, "
+           "and its ratio to the plain loop is taken within each round. The objective is that after the "
+           "same number of iterations; beside it are the seconds of training until it was as good as "
+           "the plain loop's in the end, within 1 % (jobs are evaluated only in the end, but those of "
+           "ctr in each iteration: ftrl by the loss of the iteration's examples before they are learnt "
+           "from, block by the sum of all losses and the weights' cost, --l1). Other programs that do "
+           "the same are run beside ours, with their own defaults, if they are installed or named: "
+           "LIBMF (mf-train), timed from one line of its output to the next, so that its evaluation of "
+           "every iteration is included; fastText without character n-grams (subwords), with the speed "
+           "that it prints itself; and liblinear (liblinear-train -s 6), which has one thread and "
+           "lowers the objective of ctr, block. It says how far it came only in the end, so that it is "
+           "run to three tolerances, of which 0.01 is its default. The time that it takes to read the "
+           "examples is left out, as it is of ours: the shortest of three runs that end before the "
+           "first step.";
   }
   [[nodiscard]] bool needs_documents() const override { return true; }
   [[nodiscard]] bool needs_triples() const override { return true; }
+  [[nodiscard]] bool needs_examples() const override { return true; }
   [[nodiscard]] bool needs_small_ratings() const override { return true; }
   [[nodiscard]] bool compares_models() const override { return false; }
   [[nodiscard]] bool makes_rounds() const override { return true; }
@@ -126,24 +163,31 @@ std::vector<std::uint32_t> worker_counts(std::uint32_t most) {
   return counts;
 }
 
-/// The peers that can do the task, with one thread and with as many as there are workers.
+/// The peers that can do the task, with one thread and, if they can use them, with as many as there are
+/// workers.
 std::vector<PlannedRun> plan_peers(const ExperimentOptions& options, const Task& task) {
   std::vector<PlannedRun> runs;
   for (const auto& [peer, program] : options.peers) {
-    if (task.is_small || peer->application() != task.application) continue;
-    for (const std::uint32_t threads : std::set<std::uint32_t>{1, options.workers}) {
-      runs.push_back({.label = fmt::format("{}: {}, {} thread{}", task.name, peer->name(), threads,
-                                           threads == 1 ? "" : "s"),
-                      .application = task.application,
-                      .task = task.name,
-                      .workers = threads,
-                      .consistency = "none",
-                      .allocation = std::string(peer->name()),
-                      .peer = peer,
-                      .program = program,
-                      .peer_task = {.iterations = iterations_of(options, task.peer_iterations),
-                                    .threads = threads,
-                                    .rank = task.rank}});
+    if (task.peer_iterations == 0 || peer->application() != task.application) continue;
+    for (const double tolerance : task.peer_tolerances) {
+      const std::string name =
+          tolerance == 0 ? std::string(peer->name()) : fmt::format("{} to {}", peer->name(), tolerance);
+      for (const std::uint32_t threads :
+           std::set<std::uint32_t>{1, peer->has_threads() ? options.workers : 1}) {
+        runs.push_back(
+            {.label = fmt::format("{}: {}, {} thread{}", task.name, name, threads, threads == 1 ? "" : "s"),
+             .application = task.application,
+             .task = task.name,
+             .workers = threads,
+             .consistency = "none",
+             .allocation = name,
+             .peer = peer,
+             .program = program,
+             .peer_task = {.iterations = iterations_of(options, task.peer_iterations),
+                           .threads = threads,
+                           .rank = task.rank,
+                           .tolerance = tolerance}});
+      }
     }
   }
   return runs;
@@ -164,7 +208,7 @@ std::vector<PlannedRun> CostExperiment::plan(const ExperimentOptions& options) c
       add(std::move(plain));
       for (PlannedRun& run : plan_peers(options, task)) add(std::move(run));
       for (const std::uint32_t workers : worker_counts(options.workers)) {
-        for (const Way& way : ways()) {
+        for (const Way& way : task.ways) {
           if (workers == 1 && !way.is_for_one) continue;
           PlannedRun run = plan_task(options, task, way.name, workers);
           add_arguments(run,
@@ -180,13 +224,13 @@ std::vector<PlannedRun> CostExperiment::plan(const ExperimentOptions& options) c
   return runs;
 }
 
-/// Items a second in the median iteration but the first; nullopt if there is none.
+/// Items a second in the median iteration but the first; nullopt if there is none that counts items.
 std::optional<double> speed_of(const RunFigures& run) {
   std::vector<double> speeds;
   const std::size_t first = run.iterations.size() > 1 ? 1 : 0;
   for (std::size_t i = first; i < run.iterations.size(); ++i) {
     const IterationRecord& each = run.iterations[i];
-    if (each.seconds > 0) speeds.push_back(each.items / each.seconds);
+    if (each.seconds > 0 && each.items > 0) speeds.push_back(each.items / each.seconds);
   }
   return median(std::move(speeds));
 }
@@ -198,7 +242,7 @@ std::optional<double> objective_of(const RunFigures& run) {
 
 /// Whether the objective grows or falls as the model becomes better.
 bool falls(std::string_view objective) {
-  return objective.ends_with("rmse") || objective.ends_with("loss");
+  return objective.ends_with("rmse") || objective.ends_with("loss") || objective == "objective";
 }
 
 /// The runs of one task in one way with so many workers: a round each.

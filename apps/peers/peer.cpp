@@ -273,7 +273,7 @@ std::unique_ptr<Peer> make_liblinear() {
 }
 
 std::vector<std::shared_ptr<Peer>> make_peers() {
-  return {make_libmf(), make_fasttext()};
+  return {make_libmf(), make_fasttext(), make_liblinear()};
 }
 
 absl::Status run_peer(const Peer& peer, const std::string& program, const PeerTask& task,

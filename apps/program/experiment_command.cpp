@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "apps/conditions/fields.hpp"
 #include "apps/conditions/slowdown.hpp"
 #include "apps/data/bundled.hpp"
+#include "apps/data/generate_clicks.hpp"
 #include "apps/data/generate_ratings.hpp"
 #include "apps/data/triples.hpp"
 #include "apps/experiment/experiment.hpp"
@@ -156,7 +158,7 @@ std::vector<ChosenPeer> choose_peers(const ExperimentCommand& options) {
   return chosen;
 }
 
-/// Decides the options that were left open, and makes the ratings if none were given.
+/// Decides the options that were left open, and makes the ratings and examples if none were given.
 absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   ExperimentOptions& chosen = options.experiment;
   RETURN_IF_ERROR(job::check_started_once());
@@ -167,24 +169,34 @@ absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   if (experiment.needs_triples() && !std::filesystem::is_directory(chosen.triples)) {
     return absl::NotFoundError(fmt::format("--triples {}: there is no such folder", chosen.triples));
   }
+  if (!chosen.examples.empty() && !std::filesystem::exists(chosen.examples)) {
+    return absl::NotFoundError(fmt::format("--examples {}: there is no such file", chosen.examples));
+  }
   experiment.complete(chosen);
   struct Made {
     std::string path;
-    GenerateRatingsOptions options;
+    const char* application;  ///< as for `verbena generate`
+    std::function<absl::Status(const std::string& path)> make;
   };
   std::vector<Made> to_make;
   Files files;
   const auto make_or_read = [&](const char* option, std::string& path, const char* name,
-                                const GenerateRatingsOptions& generate) {
+                                const char* application, auto make) {
     if (!path.empty()) return files.reads(option, path);
     path = options.output + "/" + name;
     files.writes("--output", path);
-    to_make.push_back({path, generate});
+    to_make.push_back({path, application, make});
   };
-  make_or_read("--data", chosen.ratings, "ratings.tsv", {});
+  const auto make_ratings = [](const GenerateRatingsOptions& generate) {
+    return [=](const std::string& path) { return generate_ratings(generate, path); };
+  };
+  make_or_read("--data", chosen.ratings, "ratings.tsv", "mf", make_ratings({}));
   if (experiment.needs_small_ratings())
-    make_or_read("--small-data", chosen.small_ratings, "small-ratings.tsv",
-                 {.users = 1000, .items = 1700, .ratings = 100'000});
+    make_or_read("--small-data", chosen.small_ratings, "small-ratings.tsv", "mf",
+                 make_ratings({.users = 1000, .items = 1700, .ratings = 100'000}));
+  if (experiment.needs_examples())
+    make_or_read("--examples", chosen.examples, "examples.ffm", "ctr",
+                 [](const std::string& path) { return generate_clicks({}, path).status(); });
   if (experiment.needs_documents()) files.reads("--documents", chosen.documents);
   if (experiment.needs_triples()) {
     for (const std::string& path : triple_files(chosen.triples)) files.reads("--triples", path);
@@ -197,12 +209,12 @@ absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   RETURN_IF_ERROR(make_output_folder(options.output, std::move(files)));
   for (const Made& made : to_make) {
     if (!options.quiet)
-      print_error("writing {}, as `verbena generate mf` does\n", base::printable(made.path));
-    RETURN_IF_ERROR(generate_ratings(made.options, made.path));
+      print_error("writing {}, as `verbena generate {}` does\n", base::printable(made.path),
+                  made.application);
+    RETURN_IF_ERROR(made.make(made.path));
   }
   for (const auto& [peer, program] : peers) {
-    const std::string& data = peer->application() == "mf" ? chosen.ratings : chosen.documents;
-    RETURN_IF_ERROR(peer->prepare(data, chosen.seed, options.output));
+    RETURN_IF_ERROR(peer->prepare(data_of(chosen, peer->application()), chosen.seed, options.output));
     chosen.peers.push_back({peer, program});
   }
   return absl::OkStatus();
@@ -309,6 +321,14 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
         ->group(kInput)
         ->capture_default_str();
   }
+  if (experiment.needs_examples()) {
+    command
+        .add_option("--examples", chosen.examples,
+                    "Examples, in any format that `verbena run ctr` reads. By default made anew, as `verbena "
+                    "generate ctr` does, in the output folder.")
+        ->type_name("FILE")
+        ->group(kInput);
+  }
   add_number(command, "--seed", chosen.seed, "Of all runs.")->group(kInput)->capture_default_str();
   add_number(command, "--iterations", chosen.iterations,
              "Of each run; by default as many as the experiment needs.", {1, 1'000'000})
@@ -331,10 +351,9 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
                   for (const std::string& each : all)
                     options.peer_programs.insert(absl::StrSplit(each, absl::MaxSplits('=', 1)));
                 },
-                "Where another program is that is to be run beside ours; by default mf-train and fasttext, "
-                "if "
-                "they are in PATH.")
-            ->type_name("libmf|fasttext=PROGRAM")
+                "Where another program is that is to be run beside ours; by default mf-train, fasttext and "
+                "liblinear-train, if they are in PATH.")
+            ->type_name("libmf|fasttext|liblinear=PROGRAM")
             ->check(accepted_by([](const std::string& text) { return check_peer(text); }))
             ->group(kInput);
     command.add_flag("--no-peers", options.no_peers, "Run no other programs.")->excludes(peer)->group(kInput);

@@ -49,6 +49,13 @@ class ExperimentTest : public ::testing::Test {
     for (int n = 0; n < 50; ++n) text += "in the beginning god created the heaven and the earth\n";
     verbena::testing::write_file(folder_.path("text"), text);
   }
+  /// In a file that --examples can name.
+  void write_examples() const {
+    std::string examples;
+    for (int n = 0; n < 60; ++n)
+      examples += fmt::format("{} 0:{}:1 1:{}:1\n", n % 3 == 0 ? 1 : 0, n % 5, n % 7);
+    verbena::testing::write_file(folder_.path("examples"), examples);
+  }
   [[nodiscard]] std::string result(const std::string& name) const {
     return verbena::testing::contents(folder_.path("results/" + name));
   }
@@ -106,18 +113,21 @@ TEST_F(ExperimentTest, AllocationMakesRunsOfEachKind) {
 
 TEST_F(ExperimentTest, CostMakesRunsOfEachKind) {
   write_graph_and_text();
+  write_examples();
   const Ended ended =
       experiment("cost", {"--triples", folder_.path("graph"), "--documents", folder_.path("text"),
-                          "--small-data", folder_.path("ratings"), "--workers", "2", "--iterations", "2",
-                          "--rounds", "1", "--no-peers"});
+                          "--small-data", folder_.path("ratings"), "--examples", folder_.path("examples"),
+                          "--workers", "2", "--iterations", "2", "--rounds", "1", "--no-peers"});
   ASSERT_EQ(ended.status, 0) << ended.err;
-  EXPECT_THAT(ended.err, AllOf(HasSubstr("1/54 kge: plain loop: test_mrr "),
-                               HasSubstr("54/54 word2vec: intent, 2 workers: ")));
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("1/66 kge: plain loop: test_mrr "),
+                               HasSubstr("54/66 word2vec: intent, 2 workers: "),
+                               HasSubstr("55/66 ctr, ftrl: plain loop: progressive_log_loss "),
+                               HasSubstr("66/66 ctr, block: bounded-delay:1, 2 workers: objective ")));
   EXPECT_THAT(ended.out, StartsWith(result("table.txt")));
   EXPECT_THAT(ended.out, HasSubstr("expected: mf, small: by default one worker takes"));
   EXPECT_THAT(result("report.html"), AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("<svg")));
   const json numbers = json::parse(result("numbers.json"));
-  ASSERT_EQ(numbers.at("runs").size(), 54U);
+  ASSERT_EQ(numbers.at("runs").size(), 66U);
   for (const json& made : numbers.at("runs")) {
     EXPECT_FALSE(made.contains("failure")) << made;
     EXPECT_TRUE(made.contains("task")) << made;
@@ -224,6 +234,9 @@ TEST_F(ExperimentTest, WhatCannotBeIsOneLine) {
       {{"experiment", "convergence", "--documents", folder_.path("none")}, "there is no such file"},
       {{"experiment", "allocation", "--documents", folder_.path("file"), "--triples", folder_.path("none")},
        "there is no such folder"},
+      {{"experiment", "cost", "--documents", folder_.path("file"), "--triples", folder_.path(), "--examples",
+        folder_.path("none")},
+       "--examples " + folder_.path("none") + ": there is no such file"},
       {{"experiment", "allocation", "--nodes", "2,1"}, "--nodes: a whole number from 2"},
       {{"experiment", "allocation", "--rounds", "0"}, "--rounds: a whole number from 1"},
   };

@@ -11,15 +11,18 @@
 namespace verbena::apps {
 namespace {
 
+using ::testing::_;
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 class CostTest : public ::testing::Test {
  protected:
   static ExperimentOptions options(std::uint32_t workers = 2) {
-    ExperimentOptions options{.ratings = "r.tsv", .small_ratings = "s.tsv", .documents = "d", .triples = "t"};
+    ExperimentOptions options{
+        .ratings = "r.tsv", .small_ratings = "s.tsv", .documents = "d", .triples = "t", .examples = "e"};
     make_cost_experiment()->set_defaults(options);
     options.workers = workers;
     make_cost_experiment()->complete(options);
@@ -28,7 +31,11 @@ class CostTest : public ::testing::Test {
   /// Iterations of 1000 items in `seconds` each, but for the first, which takes long, and the last of the
   /// second round.
   static RunFigures run_of(const PlannedRun& plan, double seconds, double objective) {
-    RunFigures run{.planned = plan, .objective = plan.application == "mf" ? "test_rmse" : "test_mrr"};
+    RunFigures run{.planned = plan,
+                   .objective = plan.application == "mf"    ? "test_rmse"
+                                : plan.task == "ctr, ftrl"  ? "progressive_log_loss"
+                                : plan.application == "ctr" ? "objective"
+                                                            : "test_mrr"};
     for (int i = 1; i <= 5; ++i) {
       const bool is_odd = i == 1 || (i == 5 && plan.round == 2);
       run.iterations.push_back({.iteration = i, .items = 1000, .seconds = is_odd ? 10 : seconds});
@@ -73,6 +80,7 @@ TEST_F(CostTest, PlansEachTaskInEachWay) {
     EXPECT_THAT(run.arguments, Contains(run.task == "mf, small"    ? "--data=s.tsv"
                                         : run.application == "mf"  ? "--data=r.tsv"
                                         : run.application == "kge" ? "--data=t"
+                                        : run.application == "ctr" ? "--data=e"
                                                                    : "--data=d"));
     if (run.workers == 0) {
       EXPECT_THAT(run.arguments, AllOf(Contains("--baseline"), Not(Contains(HasSubstr("--workers")))));
@@ -86,8 +94,61 @@ TEST_F(CostTest, PlansEachTaskInEachWay) {
                   AllOf(Not(Contains(HasSubstr("--consistency"))), Not(Contains(HasSubstr("--allocation")))));
     }
   }
-  EXPECT_EQ(of_task.size(), 6U);
-  for (const auto& [task, count] : of_task) EXPECT_EQ(count, 3 * (1 + 2 + 6)) << task << ", in three rounds";
+  EXPECT_EQ(of_task.size(), 8U);
+  for (const auto& [task, count] : of_task) {
+    const int ways_of_two = task == "ctr, ftrl" ? 4 : task == "ctr, block" ? 3 : 6;
+    const int ways_of_one = task == "ctr, block" ? 1 : 2;
+    EXPECT_EQ(count, 3 * (1 + ways_of_one + ways_of_two)) << task << ", in three rounds";
+  }
+}
+
+TEST_F(CostTest, CtrHasPassesAndRowsThatStay) {
+  for (const PlannedRun& run : make_cost_experiment()->plan(options())) {
+    if (run.application != "ctr") continue;
+    const std::string passes = run.task == "ctr, block" ? "--passes=10" : "--passes=5";
+    EXPECT_THAT(
+        run.arguments,
+        AllOf(Contains(passes), Contains("--test-fraction=0"), Not(Contains(HasSubstr("--iterations"))),
+              Not(Contains(HasSubstr("--evaluate"))), Not(Contains(HasSubstr("--allocation")))));
+  }
+}
+
+TEST_F(CostTest, PeersAreOfOneTask) {
+  ExperimentOptions with_peers = options();
+  for (const auto& peer : make_peers()) with_peers.peers.push_back({peer, "program"});
+  std::map<std::string, std::set<std::string>> peers;
+  for (const PlannedRun& run : make_cost_experiment()->plan(with_peers)) {
+    if (run.peer != nullptr) peers[run.task].insert(run.allocation + ", " + std::to_string(run.workers));
+  }
+  using Names = std::set<std::string>;
+  EXPECT_EQ(peers,
+            (std::map<std::string, Names>{
+                {"mf, rank 100", {"LIBMF, 1", "LIBMF, 2"}},
+                {"mf, rank 16", {"LIBMF, 1", "LIBMF, 2"}},
+                {"word2vec", {"fastText, 1", "fastText, 2"}},
+                {"ctr, block", {"liblinear to 0.1, 1", "liblinear to 0.01, 1", "liblinear to 0.001, 1"}},
+            }));
+}
+
+/// liblinear says no more than how far it came in which time.
+TEST_F(CostTest, TimeToQualityNeedsNoSpeed) {
+  ExperimentOptions with_peer = options();
+  with_peer.peers.push_back({make_liblinear(), "program"});
+  std::vector<RunFigures> runs;
+  for (const PlannedRun& plan : make_cost_experiment()->plan(with_peer)) {
+    if (plan.task != "ctr, block") continue;
+    runs.push_back(run_of(plan, 1, 100));
+    if (plan.peer == nullptr) continue;
+    const double objective = plan.peer_task.tolerance == 0.1 ? 102 : 100.5;
+    runs.back().iterations = {{.iteration = 1,
+                               .seconds = 0.25,
+                               .training_seconds = 0.25,
+                               .objectives = {{"objective", objective}}}};
+  }
+  std::map<std::string, std::vector<std::string>> rows;
+  for (const auto& row : make_cost_experiment()->judge(runs).tables.front().rows) rows[row[1]] = row;
+  EXPECT_THAT(rows["liblinear to 0.1, 1 thread"], ElementsAre("ctr, block", _, "–", "–", _, _, "–", ""));
+  EXPECT_THAT(rows["liblinear to 0.01, 1 thread"], ElementsAre("ctr, block", _, "–", "–", _, _, "0.25", ""));
 }
 
 TEST_F(CostTest, MoreCoresMeanMoreWorkers) {
@@ -110,6 +171,10 @@ TEST_F(CostTest, JudgesQualityByTheObjectivesDirection) {
   EXPECT_EQ(verdict(runs_with({.objective_of_two = 0.5}), learns("mf, small")), Verdict::kHeld);
   EXPECT_EQ(verdict(runs_with({.objective_of_two = 1.06}), learns("kge")), Verdict::kHeld);
   EXPECT_EQ(verdict(runs_with({.objective_of_two = 0.94}), learns("kge")), Verdict::kDidNotHold);
+  for (const char* task : {"ctr, ftrl", "ctr, block"}) {
+    EXPECT_EQ(verdict(runs_with({.objective_of_two = 1.06}), learns(task)), Verdict::kDidNotHold);
+    EXPECT_EQ(verdict(runs_with({.objective_of_two = 0.5}), learns(task)), Verdict::kHeld);
+  }
 }
 
 TEST_F(CostTest, WhatFailedIsNotSeen) {
