@@ -163,9 +163,10 @@ void Chain::adopt(const cluster::Configuration& newest) {
   waits_since_ = transport::TimePoint::max();
   const std::string before = here == chain.begin() ? "" : *(here - 1);
   const std::string after = here + 1 == chain.end() ? "" : *(here + 1);
-  if (std::exchange(predecessor_address_, before) != before && predecessor_ != nullptr) {
-    // What it has sent after this is heard by nobody: its workers say it again.
-    host_.drop(*predecessor_);
+  if (std::exchange(predecessor_address_, before) != before) {
+    next_attempt_ = transport::TimePoint::min();  // it may be there, other than the one that is gone
+    // What the one before has sent after this is heard by nobody: its workers say it again.
+    if (predecessor_ != nullptr) host_.drop(*predecessor_);
     predecessor_ = nullptr;
   }
   if (std::exchange(follower_address_, after) != after && follower_ != nullptr) {
@@ -185,6 +186,9 @@ void Chain::connect() {
   const transport::TimePoint now = transport_.now();
   if (now < next_attempt_) return;
   next_attempt_ = now + kBetweenAttempts;
+  // What this copy says to have counts for the one that it will follow, as the credit of a ring does: so all
+  // copies after this one have it, and whoever reads here finds it.
+  if (!host_.has_used_all()) return;
   auto connection = transport_.connect(predecessor_address_, now + kAttempt);
   if (!connection.ok()) {
     if (waits_since_ == transport::TimePoint::max()) {

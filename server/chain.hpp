@@ -40,6 +40,8 @@ class Chain {
     virtual Peer& add_peer(std::unique_ptr<transport::Connection> connection) = 0;
     virtual void drop(Peer& peer) = 0;
     virtual absl::StatusOr<transport::RemoteDescriptor> grant_heartbeat(transport::Connection& peer) = 0;
+    /// All that a copy that was followed before has sent counts, and lanes have used it.
+    [[nodiscard]] virtual bool has_used_all() const = 0;
     /// A record counts.
     virtual absl::Status go_by(const WorkerMessage& record) = 0;
     virtual void serve() = 0;  ///< from now on this copy serves

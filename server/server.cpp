@@ -510,6 +510,12 @@ void Server::go_on_from_image() {
   }
 }
 
+/// A connection stays until all that came over it is used.
+bool Server::has_used_all() const {
+  return std::none_of(peers_.begin(), peers_.end(),
+                      [](const auto& peer) { return peer->is_predecessor && peer->connection != nullptr; });
+}
+
 void Server::drop(Peer& peer) {
   peer.closed = true;
   to_do_.add(peer);

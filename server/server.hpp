@@ -156,6 +156,7 @@ class Server : private ShardHost, private Chain::Host {
   void reply(Peer& peer, const protocol::ControlMessage& message) override;
   Peer& add_peer(std::unique_ptr<transport::Connection> connection) override;
   void drop(Peer& peer) override;
+  [[nodiscard]] bool has_used_all() const override;
   absl::StatusOr<transport::RemoteDescriptor> grant_heartbeat(transport::Connection& peer) override {
     return heartbeat_->grant(peer);
   }

@@ -37,6 +37,9 @@ class SharedConfiguration {
     configuration_ = configuration;
   }
   std::atomic<bool> has_joined = false;  ///< a copy has said so
+  /// Who is held stands still before it looks for news. Others wait until it does.
+  std::atomic<bool> holds = false;
+  std::atomic<bool> is_held = false;
   [[nodiscard]] cluster::Configuration get() const {
     const std::lock_guard lock(mutex_);
     return configuration_;
@@ -54,11 +57,15 @@ class SharedConfiguration {
 /// A process may hear of a change so much later.
 class SharedSource final : public cluster::ConfigurationSource {
  public:
-  explicit SharedSource(SharedConfiguration& shared, transport::Duration late = {})
-      : shared_(shared), late_(late) {}
+  explicit SharedSource(SharedConfiguration& shared, transport::Duration late = {}, bool is_held = false)
+      : shared_(shared), late_(late), is_held_(is_held) {}
   [[nodiscard]] const cluster::Configuration& newest() const override { return newest_; }
   [[nodiscard]] std::uint64_t decided() const override { return shared_.decided(); }
   void poll(transport::TimePoint now) override {
+    while (is_held_ && shared_.holds) {
+      shared_.is_held = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     next_ = now + std::chrono::milliseconds(1);
     cluster::Configuration found = shared_.get();
     if (found.number == newest_.number) return;
@@ -75,6 +82,7 @@ class SharedSource final : public cluster::ConfigurationSource {
  private:
   SharedConfiguration& shared_;
   const transport::Duration late_;
+  const bool is_held_;
   transport::TimePoint hears_at_ = transport::TimePoint::max();  ///< of the next one
   cluster::Configuration newest_;
   transport::TimePoint next_ = transport::TimePoint::min();
@@ -82,13 +90,15 @@ class SharedSource final : public cluster::ConfigurationSource {
 
 /// A copy of server 0 of 1, in a thread, with lanes in threads of their own.
 struct ServerCopy {
-  ServerCopy(SharedConfiguration& shared, std::string at, bool joins = false) : address(std::move(at)) {
-    ServerOptions options{.address = address,
-                          .workers = kCopiedWorkers,
-                          .configuration = std::make_shared<SharedSource>(shared),
-                          .joins = joins,
-                          .threads = 3,
-                          .lanes = 2};
+  ServerCopy(SharedConfiguration& shared, std::string at, bool joins = false, bool is_held = false)
+      : address(std::move(at)) {
+    ServerOptions options{
+        .address = address,
+        .workers = kCopiedWorkers,
+        .configuration = std::make_shared<SharedSource>(shared, transport::Duration(), is_held),
+        .joins = joins,
+        .threads = 3,
+        .lanes = 2};
     thread = std::thread([this, options] { status = run_server(options, stop); });
   }
   ~ServerCopy() {
@@ -294,6 +304,52 @@ INSTANTIATE_TEST_SUITE_P(Models, CopiesTest,
                          [](const auto& test) {
                            return std::string(test.param).substr(0, std::string(test.param).find(':'));
                          });
+
+/// One that dies in the middle of a chain leaves one that has more than those after it. That does not count:
+/// it has it in vain if all die but the last one.
+class LongChainTest : public CopiesTest {};
+
+TEST_P(LongChainTest, CountsNothingThatTheLastCopyLacks) {
+  constexpr auto kLongEnough = std::chrono::milliseconds(300);  // to follow another copy, and to count
+  const std::string first = shared_.get().servers[0][0];
+  cluster::Configuration::Chain chain;
+  for (int copy = 0; copy < 4; ++copy) chain.push_back(fmt::format("{}-{}", first, copy));
+  shared_.set({.number = 1, .servers = {chain}});
+  std::vector<std::unique_ptr<ServerCopy>> copies;
+  for (const std::string& address : chain)
+    copies.push_back(std::make_unique<ServerCopy>(shared_, address, false, address == chain.back()));
+  std::atomic<int> pushed = 0;
+  begin([&](std::uint32_t rank) -> absl::Status {
+    absl::StatusOr<Tables> tables = join(rank);
+    RETURN_IF_ERROR(tables.status());
+    const std::vector<std::int64_t> ones(kCopiedKeys * 2, 1);
+    for (int push = 0; rank == 0 && push < 2; ++push) {
+      RETURN_IF_ERROR(tables->dense.push(KeyRange{0, kCopiedKeys}, ones));
+      ++pushed;
+      while (push == 0 && !shared_.is_held) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return absl::OkStatus();
+  });
+  wait_until([&] { return pushed == 1; });
+  shared_.holds = true;
+  wait_until([&] { return shared_.is_held.load(); });
+  // The second push goes as far as the copy before the last one.
+  std::this_thread::sleep_for(kLongEnough);
+  EXPECT_EQ(pushed, 1);
+  copies[1].reset();
+  const cluster::Configuration::Chain left = {chain[0], chain[2], chain[3]};
+  shared_.decide(2);
+  shared_.set({.number = 2, .servers = {left}});
+  std::this_thread::sleep_for(kLongEnough);
+  EXPECT_EQ(pushed, 1) << "it counts, and the last copy has not heard of it";
+  shared_.holds = false;
+  for (std::thread& worker : workers_) worker.join();
+  for (const absl::Status& status : statuses_) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(pushed, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LongChainTest, ::testing::Values("sequential"),
+                         [](const auto& test) { return std::string(test.param); });
 
 /// Models whose reads must find what others were told of; here, each push that has returned, since each is
 /// more than the value bound lets others miss.

@@ -422,6 +422,8 @@ Scenario make_failover(std::uint64_t seed) {
     scenario.network.mapped = chance(random, 0.6);
   }
   scenario.copies = chance(random, 0.3) ? 3 : 2;
+  const bool is_long = scenario.copies == 3 && seed % 2 == 0;
+  if (is_long) scenario.copies = 4;
   scenario.slowest_news = microseconds(small(random, 3000));
   if ((of == Model::kSequential || of == Model::kVap) && chance(random, 0.6)) {
     // So that rows of servers that are gone can be read, by workers that hear late of it, and wait for
@@ -435,19 +437,24 @@ Scenario make_failover(std::uint64_t seed) {
     const std::uint64_t of_many = scenario.churn && chance(random, 0.7) ? 20 + below(random, 200) : 4;
     return microseconds(small(random, of_many * 1000));
   };
-  // All copies of a server but one, at most.
+  // All copies of a server but one, at most. In a long chain one in the middle dies first, and then those
+  // beside it.
   for (std::uint32_t server = 0; server < scenario.servers; ++server) {
     if (chance(random, 0.2)) continue;
-    const auto survivor = static_cast<std::uint32_t>(chance(random, 0.75) ? scenario.copies - 1
-                                                                          : below(random, scenario.copies));
+    const Duration first_of_many = is_long ? moment() : Duration(0);
+    const auto survivor = static_cast<std::uint32_t>(
+        chance(random, is_long ? 0.95 : 0.75) ? scenario.copies - 1 : below(random, scenario.copies));
     for (std::uint32_t copy = 0; copy < scenario.copies; ++copy) {
-      if (copy == survivor || (copy > 0 && chance(random, 0.3))) continue;
+      if (copy == survivor || (copy > 0 && chance(random, is_long ? 0.1 : 0.3))) continue;
       Strike& strike = scenario.disasters.emplace_back();
       strike.what = Disaster::kServerDies;
       strike.victim = server;
       strike.copy = copy;
-      strike.delay = moment();
-      strike.early = chance(random, 0.2);
+      strike.delay = !is_long ? moment()
+                     : copy == 1
+                         ? first_of_many
+                         : first_of_many + 8 * scenario.slowest_news + microseconds(small(random, 4000));
+      strike.early = !is_long && chance(random, 0.2);
     }
   }
   if (chance(random, 0.15)) {
