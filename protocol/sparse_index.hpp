@@ -5,7 +5,7 @@
 // A key's hash names a segment, by the lane's directory, and a bucket in it. The segment is an array of
 // buckets of one cache line each:
 //
-//   1,024 buckets · 1 spare one, so that each bucket has a next one · 64 overflow buckets
+//   512 buckets · 1 spare one, so that each bucket has a next one · 32 overflow buckets
 //
 // A bucket has a header and seven entries, each one word. An entry for a key is in the key's own bucket; if
 // that was full when the key came, in the next one; if that was full, too, in the overflow bucket of its own
@@ -43,12 +43,12 @@
 
 namespace verbena::protocol {
 
-/// The hash of a key: bits 63–52 its part of the table (4,096 of them, for servers and lanes) · 51–42 bucket
-/// · 41–16 which segment, the highest bit first · 15–0 tag.
+/// The hash of a key: bits 63–52 its part of the table (4,096 of them, for servers and lanes) · 51 unused
+/// · 50–42 bucket · 41–16 which segment, the highest bit first · 15–0 tag.
 class KeyHash {
  public:
   static constexpr std::uint32_t kPartBits = 12;
-  static constexpr std::uint32_t kBucketBits = 10;
+  static constexpr std::uint32_t kBucketBits = 9;
   static constexpr std::uint32_t kSegmentBits = 26;
 
   constexpr explicit KeyHash(Key key) : bits_(mix(key)) {}
@@ -112,7 +112,7 @@ struct alignas(64) IndexBucket {
 
 struct IndexSegment {
   static constexpr std::size_t kBuckets = std::size_t{1} << KeyHash::kBucketBits;
-  static constexpr std::size_t kOverflowBuckets = 64;
+  static constexpr std::size_t kOverflowBuckets = 32;
   /// Neighbours, which fill up together, do not share one.
   static constexpr std::size_t overflow_of(std::size_t bucket) {
     return kBuckets + 1 + bucket % kOverflowBuckets;
@@ -120,7 +120,7 @@ struct IndexSegment {
 
   IndexBucket buckets[kBuckets + 1 + kOverflowBuckets];
 };
-static_assert(sizeof(IndexSegment) == 69'696);
+static_assert(sizeof(IndexSegment) == 34'880);
 
 /// A lane's directory says which segment each hash belongs to: the entry at KeyHash::segment_bits() of its
 /// own depth. An entry is one word; a segment of a smaller depth than the directory's has several entries.
