@@ -119,6 +119,11 @@ class Application {
     return option == "iterations" || option == "evaluate-every" || option == "top-words";
   }
 
+  /// Whether a worker that has died can be replaced by another process, with the given options: what a worker
+  /// alone knows can be made again from its data, and run_worker() does what Session::is_catching_up() asks
+  /// for.
+  [[nodiscard]] virtual bool can_replace_workers() const { return false; }
+
   /// Computes the objectives, by name, from the sums over all workers.
   [[nodiscard]] virtual std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const = 0;

@@ -33,6 +33,9 @@ struct Encoder {
   json operator()(const SummaryMessage& message) const {
     return {{"kind", "summary"}, {"name", message.name}, {"value", message.value}};
   }
+  json operator()(const SilentWorkerMessage& message) const {
+    return {{"kind", "silent worker"}, {"worker", message.worker}, {"why", message.why}};
+  }
   json operator()(const FinishedMessage& message) const {
     json object = statistics_json(message.statistics);
     object["kind"] = "finished";
@@ -138,6 +141,9 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
   if (kind == "ended") return EndedMessage{exact_number<int>(object.at("status"))};
   if (kind == "print") return PrintMessage{object.at("line").get<std::string>()};
   if (kind == "summary") return SummaryMessage{object.at("name").get<std::string>(), object.at("value")};
+  if (kind == "silent worker")
+    return SilentWorkerMessage{exact_number<std::uint32_t>(object.at("worker")),
+                               object.at("why").get<std::string>()};
   if (kind == "progress") {
     return ProgressMessage{exact_number<std::uint32_t>(object.at("worker")),
                            object.at("what").get<std::string>(), number(object.at("done")),

@@ -79,13 +79,19 @@ struct FailedMessage {
   std::optional<Cause> cause = std::nullopt;  ///< nullopt: to be told from the status
 };
 
+/// Of a server: that worker shows no sign of life, and another process could take its place.
+struct SilentWorkerMessage {
+  std::uint32_t worker = 0;
+  std::string why;
+};
+
 /// The process's last message: it ends on purpose. Sent on a cluster, where nobody gets its wait status.
 struct EndedMessage {
   int status = 0;  ///< its exit status
 };
 
 using ChildMessage = std::variant<IterationMessage, ProgressMessage, PrintMessage, SummaryMessage,
-                                  FinishedMessage, FailedMessage, EndedMessage>;
+                                  FinishedMessage, FailedMessage, SilentWorkerMessage, EndedMessage>;
 
 /// One line, with its newline. Numbers that JSON does not have (NaN, infinity) are written as null and come
 /// back as NaN.

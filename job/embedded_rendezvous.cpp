@@ -195,6 +195,9 @@ absl::Status RendezvousHost::serve() {
       std::all_of(seats_.begin(), seats_.end(), [](const Seat& seat) { return seat.at_fence; })) {
     let_go();
   }
+  for (std::size_t late = size_; have_met_ && late < seats_.size(); ++late) {
+    if (seats_[late].at_fence) let_go_late(seats_[late]);
+  }
   return absl::OkStatus();
 }
 
@@ -216,12 +219,20 @@ void RendezvousHost::tell(std::uint32_t rank, const std::string& key, const std:
 }
 
 void RendezvousHost::let_go() {
+  have_met_ = true;
+  said_ += news_;
   const std::string words = std::exchange(news_, {}) + line_of({{"go", true}});
   for (Seat& seat : seats_) {
     seat.at_fence = false;
     seat.unsent += words;
     send(seat);
   }
+}
+
+void RendezvousHost::let_go_late(Seat& seat) const {
+  seat.at_fence = false;
+  seat.unsent += said_ + line_of({{"go", true}});
+  send(seat);
 }
 
 void RendezvousHost::send(Seat& seat) {

@@ -59,8 +59,11 @@ class RendezvousHost {
   RendezvousHost& operator=(const RendezvousHost&) = delete;
 
   /// Returns the socket end of the next process. That process inherits it; the caller must close its own
-  /// copy. One that comes after all others have met gets the secret, and can meet nobody.
+  /// copy. One that comes beyond `size` gets the secret, and once all others have met, at its first fence
+  /// what they have told one another at theirs; it meets nobody.
   absl::StatusOr<int> add();
+  /// All have come to a fence.
+  [[nodiscard]] bool have_met() const { return have_met_; }
 
   /// Tells all processes, at the next fence, what process `rank` had put somewhere else.
   void tell(std::uint32_t rank, const std::string& key, const std::string& value);
@@ -83,6 +86,7 @@ class RendezvousHost {
   };
   absl::Status take(std::uint32_t rank, std::string_view line);
   void let_go();
+  void let_go_late(Seat& seat) const;
   static void send(Seat& seat);
 
   const std::uint32_t size_;
@@ -90,6 +94,8 @@ class RendezvousHost {
   const std::shared_ptr<const transport::Secret> secret_;
   std::deque<Seat> seats_;
   std::string news_;  ///< put since the last fence, as lines
+  std::string said_;  ///< put before the last fence
+  bool have_met_ = false;
 };
 
 }  // namespace verbena::job

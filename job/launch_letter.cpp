@@ -64,7 +64,9 @@ LaunchLetter parse_letter(const std::string& text) {
                       .rendezvous = object.at("rendezvous").get<int>(),
                       .stop_word = object.at("stop_word").get<int>(),
                       .decided = object.at("decided").get<int>(),
-                      .joins = object.at("joins").get<bool>()};
+                      .joins = object.at("joins").get<bool>(),
+                      .replaces_workers = object.at("replaces_workers").get<bool>(),
+                      .incarnation = object.at("incarnation").get<std::uint32_t>()};
   if (!object.contains("program")) return letter;
   visit_members(letter.program.emplace(), [&](const char* name, auto& member) {
     member = object.at("program").at(name).get<std::remove_reference_t<decltype(member)>>();
@@ -103,7 +105,9 @@ absl::StatusOr<int> write_letter(const LaunchLetter& letter) {
                          {"rendezvous", letter.rendezvous},
                          {"stop_word", letter.stop_word},
                          {"decided", letter.decided},
-                         {"joins", letter.joins}};
+                         {"joins", letter.joins},
+                         {"replaces_workers", letter.replaces_workers},
+                         {"incarnation", letter.incarnation}};
   if (letter.program)
     visit_members(*letter.program,
                   [&](const char* name, const auto& member) { text["program"][name] = member; });

@@ -35,6 +35,8 @@ struct LaunchLetter {
   int stop_word = -1;   ///< memory by which the job's workers agree where to stop; the job is saved before
   int decided = -1;     ///< memory with the number of the newest configuration; servers have copies
   bool joins = false;   ///< a copy of a server that joins a job that runs
+  bool replaces_workers = false;  ///< for a server: other processes take the places of workers that die
+  std::uint32_t incarnation = 0;  ///< of a worker: how many processes have been this one before
   std::optional<ProgramRole> program = std::nullopt;
 
   /// Whether another process of ours started this one, and not a user by hand.

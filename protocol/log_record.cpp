@@ -10,7 +10,8 @@ namespace verbena::protocol {
 
 bool is_logged(const ControlMessage& message) {
   return std::holds_alternative<OpenTable>(message) || std::holds_alternative<EndIteration>(message) ||
-         std::holds_alternative<Goodbye>(message) || std::holds_alternative<Adopted>(message);
+         std::holds_alternative<Goodbye>(message) || std::holds_alternative<Adopted>(message) ||
+         std::holds_alternative<Hello>(message);
 }
 
 absl::StatusOr<LogRecord> decode_log_record(std::span<const std::byte> bytes, std::uint32_t workers) {

@@ -206,6 +206,7 @@ struct Encoder {
     }
     out.u64(hello.configuration);
     out.u32(hello.is_back ? 1 : 0);
+    out.u32(hello.incarnation);
     out.u64(hello.inbox_bytes);
     out.descriptor(hello.push_ring);
     out.descriptor(hello.inbox_credit);
@@ -222,6 +223,7 @@ struct Encoder {
     out.descriptor(welcome.clock_board);
     out.u32(welcome.reads_in_place ? 1 : 0);
     out.u64(welcome.messages);
+    out.u64(static_cast<std::uint64_t>(welcome.clock));
     return out.take();
   }
   std::string operator()(const Follow& follow) const {
@@ -372,6 +374,7 @@ Hello read_hello(Reader& in) {
   hello.node = in.u32();
   hello.configuration = in.u64();
   hello.is_back = in.flag();
+  hello.incarnation = in.u32();
   hello.inbox_bytes = in.u64();
   hello.push_ring = in.descriptor();
   hello.inbox_credit = in.descriptor();
@@ -389,6 +392,7 @@ Welcome read_welcome(Reader& in) {
   welcome.clock_board = in.descriptor();
   welcome.reads_in_place = in.flag();
   welcome.messages = in.u64();
+  welcome.clock = static_cast<std::int64_t>(in.u64());
   return welcome;
 }
 
@@ -631,6 +635,8 @@ absl::Status check(const ControlMessage& message) {
     if (welcome->lanes == 0 || welcome->lanes > kMaxLanes) {
       return absl::InvalidArgumentError(fmt::format("welcome with {} lanes", welcome->lanes));
     }
+    if (welcome->clock < 0)
+      return absl::InvalidArgumentError(fmt::format("welcome at clock {}", welcome->clock));
   } else if (const auto* observed = std::get_if<Observed>(&message)) {
     if (observed->lanes == 0 || observed->lanes > kMaxLanes || observed->server >= observed->servers) {
       return absl::InvalidArgumentError(

@@ -74,6 +74,9 @@ struct Hello {
   /// It was a worker of this server before, in an earlier configuration, and will say again what its Welcome
   /// does not count.
   bool is_back = false;
+  /// How many processes have been this worker before it. That of a worker that takes the place of one that is
+  /// gone is in the log of its server's copies: it is the place from which on it is this worker.
+  std::uint32_t incarnation = 0;
   std::uint64_t inbox_bytes = 0;  ///< how large an inbox the worker asks for
   Descriptor push_ring;           ///< in the worker's memory
   Descriptor inbox_credit;        ///< in the worker's memory
@@ -90,6 +93,8 @@ struct Welcome {
   Descriptor clock_board;       ///< a ClockBoard in the memory of server 0; zeros from all other servers
   bool reads_in_place = false;  ///< the server can map what the worker grants it, see BulkKind::kElsewhere
   std::uint64_t messages = 0;   ///< how many is_logged() messages of the worker the server has
+  /// The server has all that this worker, in whatever incarnation, had to say of the clocks below it.
+  std::int64_t clock = 0;
 };
 
 /// Server → the one before it in its chain, first: it wants to follow, that is, to have the log.

@@ -52,6 +52,9 @@ class FunctionRun {
   [[nodiscard]] bool changes_rows() const { return changes_rows_; }
   [[nodiscard]] bool makes_rows() const { return makes_rows_; }
   [[nodiscard]] bool is_logged() const { return is_logged_; }
+  /// The process that has called is gone, and another one is its worker.
+  void has_lost_its_caller() { is_of_nobody_ = true; }
+  [[nodiscard]] bool is_of_nobody() const { return is_of_nobody_; }
 
   /// Calls on_key(key, numbers) or on_row(row) for the next rows, at most `most`: the first for a list of
   /// keys, of which some may not be the lane's, the second for a range. Returns true when there are no more.
@@ -124,6 +127,7 @@ class FunctionRun {
   bool changes_rows_ = false;
   bool makes_rows_ = false;
   bool is_logged_ = false;
+  bool is_of_nobody_ = false;
   std::optional<protocol::BoundFunction> bound_;  ///< whose parameters the function may look at
   std::unique_ptr<ServerFunction> function_;      ///< nullptr: it cannot be, and status_ says why
   std::size_t next_ = 0;                          ///< the index of a key, or a row

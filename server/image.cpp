@@ -21,9 +21,10 @@ struct WorkerImage {
   consistency::Clock ended = -1;
   std::uint64_t messages = 0;
   std::uint32_t tables_opened = 0;
-  std::uint32_t left = 0;
+  std::uint32_t incarnation = 0;
+  std::uint64_t left = 0;
 };
-static_assert(sizeof(WorkerImage) == 32);
+static_assert(sizeof(WorkerImage) == 40);
 
 absl::Status wrong(std::string_view what) {
   return absl::InvalidArgumentError(fmt::format("an image of a server: {}", what));
@@ -59,6 +60,8 @@ void load_workers(ImageReader& in, const Shards& shards, std::span<Peer* const> 
     worker->messages = known.messages;
     worker->messages_counted = known.messages;
     worker->tables_opened = std::min(known.tables_opened, static_cast<std::uint32_t>(shards.size()));
+    worker->incarnation = known.incarnation;
+    worker->has_come_back = known.incarnation > 0;
     worker->left = known.left != 0;
   }
 }
@@ -79,6 +82,7 @@ Image make_image(const Shards& shards, std::span<Peer* const> workers, const Pro
                         .ended = worker->ended,
                         .messages = worker->messages_counted,
                         .tables_opened = worker->tables_opened,
+                        .incarnation = worker->incarnation,
                         .left = worker->left ? 1U : 0U});
   }
   for (const std::unique_ptr<TableShard>& shard : shards) {

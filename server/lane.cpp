@@ -132,6 +132,9 @@ void Lane::run(const LaneTask& task) {
     case LaneTask::Kind::kBack:
       take_back(workers_[task.worker]);
       break;
+    case LaneTask::Kind::kReplace:
+      replace(workers_[task.worker], task.incarnation);
+      break;
     case LaneTask::Kind::kTell:
       workers_[task.worker].is_told = true;
       list(workers_[task.worker]);
@@ -424,6 +427,10 @@ Key Lane::pushed_key(const Table& table, Row row) {
 
 void Lane::finish_updates(const protocol::BulkHeader& header, Worker& worker) {
   const Table& table = tables_[header.table];
+  if (table.held_back && worker.held_of_former > 0) {
+    --worker.held_of_former;
+    return;
+  }
   ++(table.held_back ? worker.applied_held : worker.applied);
   if (table.acknowledged_at_once || header.kind == protocol::BulkKind::kUpdatesAhead) tell_applied(worker);
 }
@@ -544,7 +551,7 @@ bool Lane::tell_gone(Worker& worker) {
     buffer->used_bytes = used;
     note_applied_told(worker, header);
     if (!budgets_.empty()) budgets_[worker.rank]->take(used);
-    outgoing_.push(buffer);
+    push(worker, buffer);
     told = true;
   }
   return told;
@@ -637,6 +644,10 @@ void Lane::end_call(std::shared_ptr<FunctionRun> run) {
   run->finish();
   if (run->worker() == kNoWorker) return inspected_.push(std::move(run));
   Worker& worker = workers_[run->worker()];
+  if (run->is_of_nobody()) {
+    worker.open_calls.fetch_sub(1, std::memory_order_relaxed);
+    return;
+  }
   worker.results.push_back(std::move(run));
   if (!worker.is_told && worker.results.size() > protocol::kMaxOpenCalls) {
     // Somebody else has told it: no worker waits for more than these.
@@ -666,7 +677,7 @@ bool Lane::tell_results(Worker& worker) {
     buffer->used_bytes = run.write_piece(header, buffer->memory);
     note_applied_told(worker, header);
     if (!budgets_.empty()) budgets_[worker.rank]->take(buffer->used_bytes);
-    outgoing_.push(buffer);
+    push(worker, buffer);
     told = true;
     if (!run.is_told()) continue;
     keep_told(worker, std::move(worker.results.front()));
@@ -821,6 +832,57 @@ void Lane::take_back(Worker& worker) {
   list(worker);
 }
 
+/// Another process is the worker now, and counts its messages anew. What the one before it has said of clocks
+/// that it has finished stays. Of the clock that it was in, what is held back is dropped: the new one does
+/// that clock again. Calls that wait for their clock go with their updates; nobody hears what became of them.
+void Lane::replace(Worker& worker, std::uint32_t incarnation) {
+  worker.incarnation = incarnation;
+  worker.is_told = false;
+  worker.applied = worker.applied_told = 0;
+  worker.applied_held = worker.applied_held_told = 0;
+  worker.subscriptions = 0;
+  const consistency::Clock clock = clocks_.clock(worker.rank);
+  while (!worker.held.empty() && worker.held.back().header.clock >= clock) worker.held.pop_back();
+  worker.held_of_former = worker.held.size();
+  drop_calls_of(worker);
+  drop_subscriptions_of(worker);
+}
+
+/// It caches nothing yet, and may know no table when a row is changed.
+void Lane::drop_subscriptions_of(Worker& worker) {
+  const std::uint8_t bit = bit_of(worker.rank);
+  const auto clear = [&](std::uint8_t* bits) { bits[worker.rank / 8] &= static_cast<std::uint8_t>(~bit); };
+  for (const DirtyRow& row : worker.dirty) clear(tables_[row.table].part.rows->dirty(row.row));
+  worker.dirty_sent += worker.dirty.size();
+  worker.dirty.clear();
+  for (const Table& table : tables_) {
+    if (!table.eager) continue;
+    const LanePart& part = table.part;
+    const bool is_sparse = part.sparse != nullptr;
+    const std::uint64_t rows = is_sparse ? part.sparse->rows_made() : part.keys.size();
+    const std::uint64_t first = is_sparse || rows == 0 ? 0 : index_of(part.range.row_of(part.keys.first));
+    for (std::uint64_t row = first; row < first + rows; ++row) clear(part.rows->subscribed(Row{row}));
+  }
+}
+
+void Lane::drop_calls_of(Worker& worker) {
+  const consistency::Clock clock = clocks_.clock(worker.rank);
+  std::size_t dropped = worker.results.size();
+  worker.results.clear();
+  worker.told_results.clear();
+  for (; !worker.held_calls.empty() && worker.held_calls.back()->clock() >= clock; ++dropped)
+    worker.held_calls.pop_back();
+  for (const std::shared_ptr<FunctionRun>& run : worker.held_calls) run->has_lost_its_caller();
+  dropped += std::erase_if(looking_, [&](const auto& run) { return run->worker() == worker.rank; });
+  worker.open_calls.fetch_sub(static_cast<std::uint32_t>(dropped), std::memory_order_relaxed);
+}
+
+/// The buffer is full.
+void Lane::push(Worker& worker, PushBuffer* buffer) {
+  buffer->incarnation = worker.incarnation;
+  outgoing_.push(buffer);
+}
+
 void Lane::finish_clock(std::uint32_t worker, consistency::Clock clock,
                         const consistency::ExampleCounts& examples) {
   if (clock == consistency::VectorClock::kLeft) {
@@ -921,7 +983,7 @@ bool Lane::tell(Worker& worker) {
   for (Allowance now = allowance(worker); now.bytes > 0 && worker.free.try_pop(buffer);
        now = allowance(worker)) {
     fill(worker, *buffer, now);
-    outgoing_.push(buffer);
+    push(worker, buffer);
     told = true;
   }
   return told;

@@ -82,6 +82,7 @@ struct InboxMessage {
 /// the sender, and to the lane again after give_back().
 struct PushBuffer {
   std::uint32_t worker = 0;
+  std::uint32_t incarnation = 0;  ///< of the worker, when it was filled: nobody else may read it
   std::span<std::byte> memory;
   const transport::MemoryRegion* region = nullptr;
   std::size_t used_bytes = 0;
@@ -98,7 +99,8 @@ struct StateTask {
 struct LaneTask {
   /// kSubscribe: also stands for unsubscribe; the message says which. kResume: all workers are at `clock`.
   /// kBack: the worker has forgotten all that it was told, and subscribes to nothing. kTell: from now on the
-  /// worker is told; until then another copy of this server does, or has done, that.
+  /// worker is told; until then another copy of this server does, or has done, that. kReplace: another
+  /// process is the worker from now on.
   enum class Kind : std::uint8_t {
     kOpen,
     kUpdates,
@@ -109,7 +111,8 @@ struct LaneTask {
     kResume,
     kState,
     kBack,
-    kTell
+    kTell,
+    kReplace
   };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
@@ -117,6 +120,7 @@ struct LaneTask {
   protocol::BulkMessage message = {};        ///< kUpdates, kSubscribe: checked against the shard
   InboxMessage* inbox = nullptr;             ///< one user less when `message` is no longer needed
   consistency::Clock clock = 0;              ///< kClock, kResume
+  std::uint32_t incarnation = 0;             ///< kReplace
   std::uint64_t heard = 0;                   ///< kHeard: a position in the log of what is gone
   consistency::ExampleCounts examples = {};  ///< kClock: those of the clock before
   std::shared_ptr<FunctionRun> call = {};    ///< kCall; its worker may be none, see FunctionRun
@@ -216,6 +220,7 @@ class Lane {
   };
   struct Worker {
     std::uint32_t rank = 0;
+    std::uint32_t incarnation = 0;
     bool is_told = false;  ///< it may be sent something
     bool listed = false;   ///< in to_tell_
     std::deque<DirtyRow> dirty;
@@ -232,6 +237,8 @@ class Lane {
     ClockNews next;    ///< the one being worked towards
     ClockNews latest;  ///< the newest
     std::deque<HeldUpdates> held;
+    /// So many of these, the first, are of an incarnation before: nobody waits to hear that they are applied.
+    std::uint64_t held_of_former = 0;
     std::deque<FinishedExamples> examples;  ///< of clocks not below the min clock, the oldest first
     std::deque<std::shared_ptr<FunctionRun>> held_calls;
     std::deque<std::shared_ptr<FunctionRun>> results;  ///< of calls that have ended, to be told
@@ -266,6 +273,10 @@ class Lane {
   [[nodiscard]] HeldUpdates hold(const LaneTask& task);
   void subscribe(const LaneTask& task);
   void take_back(Worker& worker);
+  void replace(Worker& worker, std::uint32_t incarnation);
+  void drop_calls_of(Worker& worker);
+  void drop_subscriptions_of(Worker& worker);
+  void push(Worker& worker, PushBuffer* buffer);
   void keep_told(Worker& worker, std::shared_ptr<FunctionRun> run) const;
   void finish_clock(std::uint32_t worker, consistency::Clock clock,
                     const consistency::ExampleCounts& examples);

@@ -46,6 +46,10 @@ void Lane::read_image(ImageReader& in) {
 }
 
 void Lane::write_image(const Worker& worker, ImageWriter& out) const {
+  out.put(worker.incarnation);
+  out.put(worker.held_of_former);
+  out.put(std::uint64_t(
+      std::ranges::count_if(worker.held_calls, [](const auto& call) { return call->is_of_nobody(); })));
   out.put(worker.applied);
   out.put(worker.applied_held);
   out.put(std::uint64_t{worker.held.size()});
@@ -71,6 +75,9 @@ void Lane::write_image(const Worker& worker, ImageWriter& out) const {
 }
 
 void Lane::read_image(Worker& worker, ImageReader& in) {
+  worker.incarnation = in.get<std::uint32_t>();
+  worker.held_of_former = in.get<std::uint64_t>();
+  auto calls_of_nobody = in.get<std::uint64_t>();
   worker.applied = in.get<std::uint64_t>();
   worker.applied_held = in.get<std::uint64_t>();
   for (std::uint64_t left = in.get_count(sizeof(protocol::BulkHeader)); left > 0; --left) {
@@ -89,6 +96,10 @@ void Lane::read_image(Worker& worker, ImageReader& in) {
     worker.held_calls.push_back(std::make_shared<FunctionRun>(worker.rank, call.table, call.clock,
                                                               call.message, function,
                                                               /*is_logged=*/true));
+    if (calls_of_nobody > 0) {
+      --calls_of_nobody;
+      worker.held_calls.back()->has_lost_its_caller();
+    }
   }
   for (std::uint64_t left = in.get_count(1); left > 0 && in.is_good(); --left)
     worker.results.push_back(FunctionRun::read_result(worker.rank, in));

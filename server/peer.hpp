@@ -54,6 +54,7 @@ struct Peer {
   bool listed = false;  ///< in a PeerList
   transport::MessageOutbox control;
   std::deque<Announcement> announcements;  ///< that it has not been told of yet, oldest first
+  std::uint32_t incarnation = 0;           ///< how many processes have been this worker before
   consistency::Clock clock = 0;
   consistency::Clock ended = -1;    ///< the newest clock whose iteration it has ended
   bool has_welcome = false;         ///< it has said something since its hello
@@ -67,11 +68,16 @@ struct Peer {
   // Of a worker, in a job with copies of servers:
   std::uint64_t messages = 0;          ///< is_logged() bulk ones that are in the log, or count already
   std::uint64_t messages_counted = 0;  ///< of these, that count
-  bool has_come_back = false;          ///< it was a worker of another copy of this server before
-  bool has_adopted = false;            ///< and is one of this copy now
+  /// It was a worker of another copy of this server before, or takes the place of another process.
+  bool has_come_back = false;
+  bool has_adopted = false;  ///< and is one of this copy now
   /// It waits: it goes by a configuration that this server has not heard of yet, or not all of its messages
-  /// here count.
+  /// here count, or those of the process whose place it takes.
   std::optional<protocol::Hello> hello;
+  std::optional<protocol::Welcome> welcome;  ///< that it is to be sent
+  std::uint32_t comes_as = 0;                ///< the incarnation of the connection, which may not count yet
+  bool is_missed = false;     ///< it is gone, and another process is expected to take its place
+  bool is_suspected = false;  ///< it is silent, and somebody was told to end it
   // Or it is another copy of this server:
   bool is_predecessor = false;     ///< this server follows it
   std::unique_ptr<LogSender> log;  ///< it follows this server
@@ -79,9 +85,21 @@ struct Peer {
   std::shared_ptr<FunctionRun> inspection;  ///< what an observer has asked for; a lane has it until it ends
   bool has_inspected = false;               ///< it has ended, and the observer is to be told
 
+  /// From now on another process is this worker, and has said nothing yet. What is known of the connection
+  /// stays, and what the server has heard of clocks.
+  void begin_anew(std::uint32_t its_incarnation) {
+    incarnation = its_incarnation;
+    ended = -1;
+    has_welcome = has_adopted = waits_for_table = is_missed = is_suspected = false;
+    has_come_back = true;
+    tables_opened = 0;
+    messages = messages_counted = 0;
+    announcements.clear();
+    answers.clear();
+  }
   [[nodiscard]] bool is_worker() const { return worker != kNoWorker; }
   /// It can be told something.
-  [[nodiscard]] bool is_there() const { return connection != nullptr && !left && !closed; }
+  [[nodiscard]] bool is_there() const { return connection != nullptr && !left && !closed && !welcome; }
   [[nodiscard]] bool is_copy() const { return is_predecessor || log != nullptr; }
   /// There is something to do that no event will announce.
   [[nodiscard]] bool is_busy() const {

@@ -28,8 +28,14 @@ class PushChannel {
                                                              const transport::RemoteDescriptor& ring,
                                                              std::size_t lanes);
 
-  /// Gives each lane its buffers for the worker, once. The channel must outlive the lanes' work, and the
-  /// connection may end before it: see disconnect().
+  /// Another process is this worker now: its ring takes the place of the one before it. The lanes keep their
+  /// buffers; calls `give_back` for each that was on its way. INVALID_ARGUMENT: the ring is none, or has
+  /// another size.
+  absl::Status reconnect(transport::Transport& transport, transport::Connection& connection,
+                         const transport::RemoteDescriptor& ring,
+                         absl::FunctionRef<void(std::uint32_t lane, PushBuffer*)> give_back);
+  /// Gives each lane its buffers for the worker, if it has none. The channel must outlive the lanes' work,
+  /// and the connection may end before it: see disconnect().
   void give_buffers_to(const Lanes& lanes, std::uint32_t worker);
 
   [[nodiscard]] transport::RingSender& ring() { return *ring_; }
@@ -59,14 +65,16 @@ class PushChannel {
     std::uint64_t position = 0;  ///< in the ring, once sent
   };
 
-  PushChannel(std::unique_ptr<transport::RingSender> ring, std::unique_ptr<transport::MemoryRegion> memory)
-      : ring_(std::move(ring)), memory_(std::move(memory)) {}
+  PushChannel(std::unique_ptr<transport::RingSender> ring, std::unique_ptr<transport::MemoryRegion> memory,
+              std::uint64_t ring_bytes)
+      : ring_bytes_(ring_bytes), ring_(std::move(ring)), memory_(std::move(memory)) {}
 
+  const std::uint64_t ring_bytes_;
   std::unique_ptr<transport::RingSender> ring_;
   std::unique_ptr<transport::MemoryRegion> memory_;
-  std::vector<PushBuffer> buffers_;
-  std::deque<Flight> outgoing_;   ///< what the ring had no room for yet
-  std::deque<Flight> in_flight_;  ///< sent, memory not reusable yet
+  std::vector<PushBuffer> buffers_;  ///< empty: the lanes have none yet
+  std::deque<Flight> outgoing_;      ///< what the ring had no room for yet
+  std::deque<Flight> in_flight_;     ///< sent, memory not reusable yet
 };
 
 }  // namespace verbena::server

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -114,6 +113,14 @@ Server::Server(transport::Transport& transport, ServerOptions options,
           [this] { transport_.interrupt(); }),
       observers_(*this, shards_, lanes_of(options_),
                  [this](Peer& peer, const protocol::ControlMessage& message) { reply(peer, message); }),
+      reception_({.transport = transport,
+                  .options = options_,
+                  .lanes = lanes_of(options_),
+                  .chain = chain_,
+                  .heartbeat = *heartbeat_,
+                  .clock_board = clock_board_memory_.get(),
+                  .workers = workers_},
+                 *this),
       strangers_(options_.workers) {
   if (clock_board_memory_) clock_board_ = {clock_board_memory_->bytes().data(), options_.workers};
   std::vector<transport::TokenBucket*> budgets;
@@ -156,10 +163,8 @@ bool Server::receive() {
   for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   bool worked = count > 0 || !heeding_.empty();
   take_intents();
-  if (chain_.is_replicated()) {
-    worked |= chain_.poll();
-    take_waiting();
-  }
+  if (chain_.is_replicated()) worked |= chain_.poll();
+  if (reception_.has_waiting() && status_.ok()) reception_.take_waiting();
   strangers_.part(transport_, [&](Peer& peer) { to_do_.add(peer); });
   if (!push_budgets_.empty()) refill_budgets();
   if (count == 0 || --polls_before_watch_ == 0) watch_workers();
@@ -181,7 +186,7 @@ bool Server::send() {
     strangers_.forget_dropped();
     observers_.forget_dropped();
     to_do_.forget_dropped();
-    std::erase_if(waiting_, [](const Peer* peer) { return !peer->connection; });
+    reception_.forget_dropped();
     std::erase_if(peers_, [](const auto& peer) { return !peer->is_worker() && !peer->connection; });
   }
   return worked;
@@ -271,7 +276,7 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
   hear(peer);
   if (status.ok()) {
     if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
-      status = on_hello(peer, *hello);
+      status = status_.ok() ? reception_.on_hello(peer, *hello) : status_;
     } else if (protocol::comes_from_observer(*message)) {
       status = status_.ok() ? observers_.on_message(peer, *message, [this] { return observed(); }) : status_;
     } else if (const auto* follow = std::get_if<protocol::Follow>(&*message)) {
@@ -316,127 +321,21 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
   if (!status.ok()) reject(peer, status);
 }
 
-absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
-  if (!status_.ok()) return status_;
-  if (peer.is_worker() || peer.hello) return absl::FailedPreconditionError("said hello twice");
-  if (peer.is_observer) return absl::FailedPreconditionError("observes, and said hello");
-  if (peer.is_copy()) return absl::FailedPreconditionError("follows, and said hello");
-  // What this copy has and others have not yet, may be lost with it. The worker has to keep that, and cannot
-  // once the welcome has told that it is here.
-  const auto is_ahead = [&] {
-    if (!hello.is_back || hello.worker >= workers_.size()) return false;
-    const Peer& worker = *workers_[hello.worker];
-    return worker.messages_counted < worker.messages;
-  };
-  if (chain_.is_replicated() && (hello.configuration > chain_.configuration() || is_ahead())) {
-    peer.hello = hello;
-    waiting_.push_back(&peer);
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(check(hello));
-  return welcome(peer, hello);
-}
-
-/// Those that have heard of this server's configuration before it has, and those whose messages wait here.
-void Server::take_waiting() {
-  if (waiting_.empty()) return;
-  for (Peer* const peer : std::exchange(waiting_, {})) {
-    const std::optional<protocol::Hello> hello = std::exchange(peer->hello, std::nullopt);
-    if (peer->closed || peer->refused) continue;
-    if (const absl::Status status = on_hello(*peer, *hello); !status.ok()) reject(*peer, status);
-  }
-}
-
-absl::Status Server::check(const protocol::Hello& hello) const {
-  if (hello.workers != options_.workers || hello.servers != options_.servers ||
-      hello.server != options_.rank) {
-    return absl::InvalidArgumentError(
-        fmt::format("this is server {} of {} in a job of {} workers, but worker {} believes in server {} of "
-                    "{} and {} workers",
-                    options_.rank, options_.servers, options_.workers, hello.worker, hello.server,
-                    hello.servers, hello.workers));
-  }
-  if (!chain_.serves() || hello.configuration > chain_.configuration()) {
-    return absl::FailedPreconditionError(
-        fmt::format("this copy of server {} does not serve in configuration {}, worker {} comes in {}",
-                    options_.rank, chain_.configuration(), hello.worker, hello.configuration));
-  }
-  const Peer* const known = workers_[hello.worker];
-  if (known != nullptr &&
-      (!chain_.is_replicated() || known->connection != nullptr || (known->messages > 0 && !hello.is_back))) {
-    return absl::AlreadyExistsError(fmt::format(
-        "worker {} is connected already: refused a second one (pid {})", hello.worker, hello.pid));
-  }
-  if (hello.inbox_bytes < protocol::kMinRingBytes || hello.inbox_bytes > protocol::kMaxRingBytes ||
-      hello.push_ring.length_bytes < protocol::kMinRingBytes ||
-      hello.push_ring.length_bytes > protocol::kMaxRingBytes) {
-    return absl::InvalidArgumentError(fmt::format(
-        "worker {} asks for rings of {} and {} bytes, expected {} to {}", hello.worker, hello.inbox_bytes,
-        hello.push_ring.length_bytes, protocol::kMinRingBytes, protocol::kMaxRingBytes));
-  }
-  if (chain_.is_replicated() && protocol::max_bulk_bytes(hello.inbox_bytes) > protocol::kMaxLoggedBytes) {
-    return absl::InvalidArgumentError(fmt::format(
-        "worker {} asks for an inbox of {} bytes; servers with copies take messages of {} at most",
-        hello.worker, hello.inbox_bytes, protocol::kMaxLoggedBytes));
-  }
+absl::Status Server::welcomed(Peer& worker, bool is_back) {
+  if (is_back) RETURN_IF_ERROR(take_back(worker));
+  if (progress_.ended >= 0) tell_end_of_iteration(worker);
   return absl::OkStatus();
 }
 
-absl::Status Server::welcome(Peer& newcomer, const protocol::Hello& hello) {
-  auto inbox = transport::RingReceiver::create(transport_, *newcomer.connection, hello.inbox_bytes);
-  if (!inbox.ok()) return inbox.status();
-  auto pushes = PushChannel::create(transport_, *newcomer.connection,
-                                    hello.push_ring.as<transport::RemoteDescriptor>(), lanes_.size());
-  if (!pushes.ok()) return pushes.status();
-  auto heartbeat = heartbeat_->grant(*newcomer.connection);
-  if (!heartbeat.ok()) return heartbeat.status();
-  const auto clock_board = grant_clock_board(newcomer);
-  if (!clock_board.ok()) return clock_board.status();
-  const std::chrono::milliseconds silence(options_.silence_timeout_ms);
-  auto watch = std::make_unique<transport::HeartbeatWatch>(
-      transport_, transport::HeartbeatWatch::Bounds{.silence = silence});
-  RETURN_IF_ERROR(watch->watch(*newcomer.connection, hello.heartbeat.as<transport::RemoteDescriptor>()));
-  const bool reads_in_place =
-      newcomer.connection->mapped(hello.heartbeat.as<transport::RemoteDescriptor>()) != nullptr;
-  // The peer has all that it needs, and is a worker of the job from here on. Before this point, it leaves no
-  // trace.
-  Peer& peer = place_of(newcomer, hello.worker);
-  peer.inbox = std::move(*inbox);
-  peer.pushes = *std::move(pushes);
-  peer.watch = std::move(watch);
-  peer.inbox->set_credit(hello.inbox_credit.as<transport::RemoteDescriptor>());
-  peer.connection->set_peer_name(fmt::format("worker {} (pid {})", hello.worker, hello.pid));
-  peer.worker = hello.worker;
-  peer.node = hello.node;
-  reply(peer,
-        protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
-                          .lanes = static_cast<std::uint32_t>(lanes_.size()),
-                          .inbox = protocol::Descriptor::of(peer.inbox->descriptor()),
-                          .push_credit = protocol::Descriptor::of(peer.pushes->ring().credit_descriptor()),
-                          .heartbeat = protocol::Descriptor::of(*heartbeat),
-                          .clock_board = *clock_board,
-                          .reads_in_place = reads_in_place,
-                          .messages = peer.messages});
-  // From here on the newcomer is nobody: its connection is the worker's.
-  if (hello.is_back) {
-    if (const absl::Status status = take_back(peer); !status.ok()) {
-      reject(peer, status);
-      return absl::OkStatus();
-    }
+/// What the process before it has said of clocks that it has finished stays; shards forget what only that one
+/// could refer to.
+void Server::replaced(Peer& worker) {
+  for (const std::unique_ptr<TableShard>& shard : shards_)
+    shard->on_goodbye({worker.worker, worker.node}, *this);
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    enqueue(lane,
+            {.kind = LaneTask::Kind::kReplace, .worker = worker.worker, .incarnation = worker.incarnation});
   }
-  if (progress_.ended >= 0) tell_end_of_iteration(peer);
-  return absl::OkStatus();
-}
-
-/// A worker that is back has its place already, with what is known of it.
-Peer& Server::place_of(Peer& newcomer, std::uint32_t worker) {
-  if (workers_[worker] == nullptr) workers_[worker] = &newcomer;
-  Peer& place = *workers_[worker];
-  if (&place == &newcomer) return place;
-  place.connection = std::move(newcomer.connection);
-  place.connection->user_data = reinterpret_cast<std::uintptr_t>(&place);
-  dropped_ = true;
-  return place;
 }
 
 /// It has lost what it knew of tables, and has heard nothing of this copy's lanes.
@@ -462,6 +361,8 @@ absl::Status Server::go_by(const WorkerMessage& record) {
     return on_open_table(peer, *open);
   if (const auto* end = std::get_if<protocol::EndIteration>(&*record.control))
     return on_end_iteration(peer, end->clock);
+  if (const auto* hello = std::get_if<protocol::Hello>(&*record.control))
+    return reception_.replace(record, *hello);
   if (std::holds_alternative<protocol::Goodbye>(*record.control)) {
     on_goodbye(peer);
   } else if (std::holds_alternative<protocol::Adopted>(*record.control)) {
@@ -535,13 +436,6 @@ protocol::Observed Server::observed() const {
           .clock = clock};
 }
 
-absl::StatusOr<protocol::Descriptor> Server::grant_clock_board(Peer& peer) const {
-  if (!clock_board_memory_) return protocol::Descriptor{};
-  const auto granted = peer.connection->grant_in_place(*clock_board_memory_);
-  if (!granted.ok()) return granted.status();
-  return protocol::Descriptor::of(granted->slice(0, protocol::ClockBoard::bytes_for(options_.workers)));
-}
-
 absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) {
   // A worker that is back says again what it does not know to have been heard.
   const bool is_known =
@@ -576,7 +470,8 @@ absl::Status Server::check_rings(const Peer& peer, const TableShard& shard) {
 absl::Status Server::tell_opened(Peer& peer, const TableShard& shard) {
   peer.waits_for_table = false;
   ++peer.tables_opened;
-  if (peer.connection == nullptr) return absl::OkStatus();
+  // Nor is it told of it if the connection is that of the process that takes its place.
+  if (peer.connection == nullptr || peer.welcome) return absl::OkStatus();
   list_announcements(peer, shard);
   return announce(peer);
 }
@@ -678,7 +573,7 @@ bool Server::step_opening() {
   if (opening_.empty() || !status_.ok()) return false;
   return opening_.step(
       [&](std::uint32_t table, Peer& peer) {
-        if (peer.left || peer.closed) return;
+        if (peer.left || peer.closed || !peer.waits_for_table) return;
         if (absl::Status status = tell_opened(peer, shards_[table]); !status.ok()) reject(peer, status);
       },
       [&](const absl::Status& status) { fail(status); });
@@ -918,6 +813,11 @@ void Server::on_disconnected(Peer& peer) {
 
 /// A worker is gone without a goodbye.
 void Server::lose(Peer& peer, const absl::Status& why) {
+  if (waits_for_others()) {
+    if (!std::exchange(peer.is_missed, true))
+      spdlog::warn("{}: waits for a process that takes its place", std::string(why.message()));
+    return;
+  }
   if (!options_.outlives_workers || !shards_.wait_for_no_clock() || !status_.ok()) return fail(why);
   spdlog::warn("the job goes on without a worker: {}", std::string(why.message()));
   if (lost_.ok()) lost_ = why;
@@ -926,6 +826,12 @@ void Server::lose(Peer& peer, const absl::Status& why) {
     shard->on_lost({peer.worker, peer.node}, *this);
     give_answers(shard->table.table);
   }
+}
+
+/// For processes that take the places of workers that die. Rows that move are changed without their server,
+/// by the dead worker, too.
+bool Server::waits_for_others() const {
+  return options_.replaces_workers && status_.ok() && shards_.outside_lanes().empty();
 }
 
 void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
@@ -994,7 +900,10 @@ void Server::watch_workers() {
   next_watch_ = now + transport::kBeatInterval;
   for (Peer* const peer : workers_) {
     if (peer == nullptr || !peer->is_there()) continue;
-    if (absl::Status status = peer->watch->look(*peer->connection, now); !status.ok()) return fail(status);
+    const absl::Status status = peer->watch->look(*peer->connection, now);
+    if (status.ok()) continue;
+    if (!suspect_ || !waits_for_others()) return fail(status);
+    if (!std::exchange(peer->is_suspected, true)) suspect_(peer->worker, status);
   }
 }
 
@@ -1043,6 +952,10 @@ void Server::take_outgoing() {
     PushBuffer* buffer = nullptr;
     while (lanes_[lane]->take_outgoing(buffer)) {
       Peer& peer = *workers_[buffer->worker];
+      if (peer.welcome || buffer->incarnation != peer.incarnation) {  // it is for the process before
+        give_back(lane, buffer);
+        continue;
+      }
       peer.pushes->add(lane, buffer);
       to_do_.add(peer);
     }

@@ -5,15 +5,15 @@
 //
 // A job is a fixed set of workers. When one of them dies or breaks the protocol, the job has failed: every
 // worker is told why, and status() says it. (One that dies may be let go, see
-// ServerOptions::outlives_workers.) A worker that says goodbye holds nobody back from then on.
+// ServerOptions::outlives_workers; or another process takes its place, see replaces_workers.) A worker that
+// says goodbye holds nobody back from then on.
 //
 // Besides workers there may be observers, which ask what there is and call functions that change nothing.
 // Whatever becomes of them, the job does not notice.
 //
 // It has many functions, one for each thing that may happen. What has a state of its own is a class: Shards,
-// Chain, Lane, RegionDesk, SavingDesk, Opening, Observers, Strangers, and Peer with its AnswerQueue and
-// PushChannel.
-// What remains here is what connects them: events, messages, and how a job ends.
+// Chain, Lane, Reception, RegionDesk, SavingDesk, Opening, Observers, Strangers, and Peer with its
+// AnswerQueue and PushChannel. What remains here is what connects them: events, messages, and how a job ends.
 #pragma once
 
 #include <array>
@@ -40,6 +40,7 @@
 #include "server/observers.hpp"
 #include "server/opening.hpp"
 #include "server/peer.hpp"
+#include "server/reception.hpp"
 #include "server/region_desk.hpp"
 #include "server/saving_desk.hpp"
 #include "server/shards.hpp"
@@ -52,7 +53,7 @@
 
 namespace verbena::server {
 
-class Server : private ShardHost, private Chain::Host {
+class Server : private ShardHost, private Chain::Host, private Reception::Host {
  public:
   /// Listens. `transport` is used in place of the options' network, and must outlive the server.
   /// `keys_of_segment`: of sparse tables, see SparseIndex. INVALID_ARGUMENT for impossible options.
@@ -78,6 +79,11 @@ class Server : private ShardHost, private Chain::Host {
   void set_lane_waker(std::function<void(std::uint32_t lane)> waker) { wake_lane_ = std::move(waker); }
   /// What the server has, once its lanes have written it (image.hpp): to be called again until it is there.
   std::optional<Image> take_image() override;
+  /// Called, from poll(), when a worker is silent that somebody else can take the place of: it is to be
+  /// ended. Without it, and if nobody can, the job fails.
+  void set_suspect(std::function<void(std::uint32_t worker, const absl::Status& why)> suspect) {
+    suspect_ = std::move(suspect);
+  }
   // Also for them: lanes run at the same time as this thread, and may wait for it (`pause`: see RegionDesk);
   // they are about to end, and wait for nothing any more.
   void start_lane_threads(std::function<void()> pause = {}) { region_desk_.start_threads(std::move(pause)); }
@@ -106,19 +112,13 @@ class Server : private ShardHost, private Chain::Host {
   void on_event(const transport::Event& event);
   void hear(Peer& peer);
   void on_message(Peer& peer, std::span<const std::byte> bytes);
-  absl::Status on_hello(Peer& peer, const protocol::Hello& hello);
-  absl::Status welcome(Peer& newcomer, const protocol::Hello& hello);
-  Peer& place_of(Peer& newcomer, std::uint32_t worker);
   absl::Status take_back(Peer& worker);
-  [[nodiscard]] absl::Status check(const protocol::Hello& hello) const;
-  void take_waiting();
   void on_adopted(const WorkerMessage& record);
   [[nodiscard]] bool waits_for_partings() const;
   static absl::Status check_copies(TableShard& shard);
   static absl::Status check_rings(const Peer& peer, const TableShard& shard);
   static void list_announcements(Peer& peer, const TableShard& shard);
   [[nodiscard]] protocol::Observed observed() const;
-  absl::StatusOr<protocol::Descriptor> grant_clock_board(Peer& peer) const;
   absl::Status on_open_table(Peer& peer, const protocol::OpenTable& open);
   absl::Status tell_opened(Peer& peer, const TableShard& shard);
   absl::Status announce(Peer& peer);
@@ -139,6 +139,7 @@ class Server : private ShardHost, private Chain::Host {
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
   void lose(Peer& peer, const absl::Status& why);
+  [[nodiscard]] bool waits_for_others() const;
   void dismiss_copies();
   void part_from(Peer& peer);
 
@@ -151,7 +152,6 @@ class Server : private ShardHost, private Chain::Host {
   Homes::Answers& key_answers() override { return key_answers_; }
   MessageAnswers& message_answers() override { return message_answers_; }
 
-  void reject(Peer& peer, const absl::Status& because);
   // Chain::Host
   void reply(Peer& peer, const protocol::ControlMessage& message) override;
   Peer& add_peer(std::unique_ptr<transport::Connection> connection) override;
@@ -166,6 +166,12 @@ class Server : private ShardHost, private Chain::Host {
   void forget_image() override { lane_images_.reset(); }
   absl::StatusOr<std::vector<std::span<std::byte>>> load(std::string_view head) override;
   void go_on_from_image() override;
+  // Reception::Host
+  void reject(Peer& peer, const absl::Status& because) override;
+  void give_back(std::uint32_t lane, PushBuffer* buffer) override;
+  void forget_nobodies() override { dropped_ = true; }
+  absl::Status welcomed(Peer& worker, bool is_back) override;
+  void replaced(Peer& worker) override;
   void refill_budgets();
   void watch_workers();
   bool try_again();
@@ -173,7 +179,6 @@ class Server : private ShardHost, private Chain::Host {
   void send_answers(Peer& peer);
   void carry_out(RegionDesk::Order& order);
   void take_outgoing();
-  void give_back(std::uint32_t lane, PushBuffer* buffer);
   bool look_after(Peer& peer);
   bool release_inbox(Peer& peer);
   bool send_outgoing(Peer& peer);
@@ -201,8 +206,8 @@ class Server : private ShardHost, private Chain::Host {
   Chain chain_;
   SavingDesk saving_;
   Observers observers_;
-  Strangers strangers_;         ///< those of peers_ that are not workers
-  std::vector<Peer*> waiting_;  ///< those that have Peer::hello
+  Reception reception_;
+  Strangers strangers_;  ///< those of peers_ that are not workers
   PeerList to_do_;
   std::vector<Intents> intents_;  ///< heard in the last poll(), in their order
   std::vector<Intents> heeding_;  ///< what intents_ was when a poll() began
@@ -216,6 +221,7 @@ class Server : private ShardHost, private Chain::Host {
   std::shared_ptr<LaneImages> lane_images_;  ///< that are being written, for a copy that joins
   std::vector<std::shared_ptr<const std::string>> images_of_lanes_;  ///< of an image that is being loaded
   std::function<void(std::uint32_t)> wake_lane_;
+  std::function<void(std::uint32_t, const absl::Status&)> suspect_;
   absl::Status status_;
 };
 

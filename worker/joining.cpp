@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -33,7 +34,8 @@ absl::Status take_clock_board(ServerLink& link, const protocol::Descriptor& boar
   }
   std::byte* const mapped = link.connection->mapped_in_place(board.as<transport::RemoteDescriptor>());
   if (mapped != nullptr)
-    ground.lead.set_board(protocol::ClockBoard(mapped, workers), ground.options.rank, ground.clock);
+    ground.lead.set_board(protocol::ClockBoard(mapped, workers), ground.options.rank,
+                          std::max(ground.clock, link.former_clock));
   return absl::OkStatus();
 }
 
@@ -60,6 +62,7 @@ absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& gr
                          .servers = static_cast<std::uint32_t>(options.servers.size()),
                          .node = ground.node,
                          .configuration = ground.configuration,
+                         .incarnation = options.incarnation,
                          .inbox_bytes = options.inbox_bytes,
                          .push_ring = protocol::Descriptor::of(link.push_ring->descriptor()),
                          .inbox_credit = protocol::Descriptor::of(link.inbox->credit_descriptor()),
@@ -79,6 +82,7 @@ absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, co
     return absl::InvalidArgumentError(fmt::format("welcomes with an inbox of {} bytes, expected at least {}",
                                                   welcome.inbox.length_bytes, protocol::kMinRingBytes));
   }
+  if (is_new) link.told_clock = link.former_clock = welcome.clock;
   link.lanes.resize(welcome.lanes);
   // Updates for one that did not were put where nobody else can read.
   link.reads_in_place = welcome.reads_in_place && (is_new || link.reads_in_place);

@@ -133,6 +133,9 @@ struct ServerLink {
   /// It has rows whose readers wait for clocks, or there is no table yet.
   bool counts_clocks = true;
   consistency::Clock told_clock = 0;  ///< this worker's clock, as far as the server was told
+  /// What told_clock was when this session began: the server has all of the clocks below it from processes
+  /// that were this worker before.
+  consistency::Clock former_clock = 0;
 
   /// Something can be sent to it, and read from it.
   [[nodiscard]] bool is_up() const { return state == State::kUp && !is_dead; }

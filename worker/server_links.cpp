@@ -18,6 +18,20 @@ bool ServerLinks::all_lanes_at(consistency::Clock clock, Servers which) const {
   });
 }
 
+consistency::Clock ServerLinks::former_clock() const {
+  consistency::Clock clock = consistency::kNoBound;
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    if (is_among(*link, Servers::kCounting)) clock = std::min(clock, link->former_clock);
+  }
+  return clock == consistency::kNoBound ? 0 : clock;
+}
+
+consistency::Clock ServerLinks::newest_former_clock() const {
+  consistency::Clock clock = 0;
+  for (const std::unique_ptr<ServerLink>& link : links_) clock = std::max(clock, link->former_clock);
+  return clock;
+}
+
 std::string ServerLinks::slowest_lane(Servers which) const {
   const ServerLink* slowest = nullptr;
   std::size_t lane = 0;

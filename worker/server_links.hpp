@@ -34,6 +34,10 @@ class ServerLinks {
   /// Includes dead servers.
   [[nodiscard]] bool any_counts_clocks() const;
   [[nodiscard]] bool all_lanes_at(consistency::Clock clock, Servers which) const;
+  /// Of the clocks of processes that were this worker before: those below it are done at all servers that
+  /// have rows whose readers wait for clocks; and those that are done at some server.
+  [[nodiscard]] consistency::Clock former_clock() const;
+  [[nodiscard]] consistency::Clock newest_former_clock() const;
   /// For messages.
   [[nodiscard]] std::string slowest_lane(Servers which) const;
   /// The worker's next clock has begun.

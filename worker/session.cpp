@@ -130,6 +130,10 @@ void Session::report(const IterationReport& iteration) {
 void Session::take_over() {
   core_->take_over();
 }
+bool Session::is_catching_up() const {
+  return core_->is_catching_up();
+}
+
 std::int64_t Session::current_clock() const {
   return core_->current_clock();
 }

@@ -273,6 +273,10 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
   if (!message.ok()) return message.status();
   if (const auto* welcome = std::get_if<protocol::Welcome>(&*message)) {
     RETURN_IF_ERROR(take_welcome(link, *welcome, ground()));
+    done_before_ = links_.newest_former_clock();
+    // Its server waits for this word before it tells anything: see Mending for one that was lost meanwhile.
+    if (options_.incarnation > 0 && link.state == ServerLink::State::kUp)
+      say(link, protocol::Adopted{mending_.configuration()});
     return link.state == ServerLink::State::kJoining ? mending_.on_welcome(link, *welcome) : absl::OkStatus();
   }
   if (const auto* opened = std::get_if<protocol::TableOpened>(&*message)) {
@@ -297,7 +301,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
   }
   if (const auto* end = std::get_if<protocol::EndIteration>(&*message)) {
     // Others may have begun the next clock before this worker has told all servers of it.
-    if (end->clock > clock_ + 1) {
+    if (end->clock > std::max(clock_, done_before_) + 1) {
       return absl::InvalidArgumentError(
           fmt::format("ended the iteration of clock {}, this worker is at {}", end->clock, clock_));
     }
@@ -793,7 +797,7 @@ absl::Status SessionCore::advance(bool is_barrier) {
   }
   if (status = tell_clock(clock_ + 1, Servers::kCounting); !status.ok()) return status;
   ++clock_;
-  lead_.tell(clock_);
+  if (!is_catching_up()) lead_.tell(clock_);
   poll();
   if (!status_.ok()) return status_;
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_clock_begins(is_barrier);

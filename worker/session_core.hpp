@@ -133,6 +133,11 @@ class SessionCore {
   /// A barrier is under way in which no rows may begin to move.
   [[nodiscard]] bool is_cutting() const { return is_cutting_; }
   [[nodiscard]] consistency::Clock current_clock() const { return clock_; }
+  /// See Session::is_catching_up().
+  [[nodiscard]] bool is_catching_up() const { return does_again() && clock_ < links_.former_clock(); }
+  /// Some server has all of this clock from a process that was this worker before, and is not sent it again:
+  /// those whose former_clock is above it.
+  [[nodiscard]] bool does_again() const { return clock_ < done_before_; }
   /// The clock of the last barrier. Reads see all updates of clocks below it, whatever the model of their
   /// table.
   [[nodiscard]] consistency::Clock barrier_clock() const { return barrier_clock_; }
@@ -232,6 +237,8 @@ class SessionCore {
   Lead lead_;
   consistency::Clock clock_ = 0;
   consistency::Clock barrier_clock_ = 0;
+  consistency::Clock done_before_ =
+      0;  ///< by a process that was this worker: at some server, clocks below it
   Iteration iteration_;
   Checkpointing checkpointing_{*this};
   Mending mending_;

@@ -53,6 +53,10 @@ class ClickThrough final : public Application {
   }
 
   [[nodiscard]] bool can_be_resumed() const override { return options_.trains(); }
+  /// The block solver has the scores of its examples.
+  [[nodiscard]] bool can_replace_workers() const override {
+    return options_.trains() && !options_.has_blocks();
+  }
   [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
     return option == "passes" || option == "test-every";
   }

@@ -96,6 +96,7 @@ absl::Status TableParameters::step(std::span<const Key> keys, const Numbers& gra
 }
 
 absl::Status TableParameters::start_from(std::span<const Key> keys, const Numbers& parameters) {
+  if (session_.is_catching_up()) return session_.barrier();
   const std::vector<double> weights(parameters.weights.begin(), parameters.weights.end());
   std::vector<PendingResult> calls;
   calls.push_back(weights_.call_async("set", keys, weights));
@@ -115,10 +116,6 @@ absl::StatusOr<ScoreTable> ScoreTable::open(Session& session) {
   if (!table.ok()) return table.status();
   ScoreTable scores;
   scores.table_ = *table;
-  scores.counted_.resize(2 * ScoreHistogram::kBins);
-  // Of a session that goes on from a checkpoint: what was counted before. Nobody adds to it as long as the
-  // first worker has not come to a barrier.
-  if (session.rank() == 0) RETURN_IF_ERROR(scores.table_.pull(KeyRange{0, kScoresRows}, scores.counted_));
   return scores;
 }
 
@@ -126,14 +123,14 @@ absl::Status ScoreTable::merge(Session& session, ScoreHistogram& scores) {
   const KeyRange all{0, kScoresRows};
   RETURN_IF_ERROR(table_.push(all, scores.counts()));
   RETURN_IF_ERROR(session.barrier());
-  if (session.rank() == 0) {
+  if (session.rank() == 0 && !session.is_catching_up()) {
     std::vector<std::int64_t> counts(2 * ScoreHistogram::kBins);
     RETURN_IF_ERROR(table_.pull(all, counts));
-    // What others have counted since the last merge.
-    std::vector<std::int64_t> fresh(counts.size());
-    for (std::size_t i = 0; i < counts.size(); ++i) fresh[i] = counts[i] - counted_[i] - scores.counts()[i];
-    scores.merge(fresh, 0);
-    counted_ = std::move(counts);
+    std::vector<std::int64_t> others(counts.size());
+    for (std::size_t i = 0; i < counts.size(); ++i) others[i] = counts[i] - scores.counts()[i];
+    scores.merge(others, 0);
+    for (std::int64_t& count : counts) count = -count;
+    RETURN_IF_ERROR(table_.push(all, counts));
   }
   // Nobody adds to the next counts before these are read.
   return session.barrier();

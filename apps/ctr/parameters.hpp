@@ -64,6 +64,8 @@ class Parameters {
   virtual absl::Status clock() = 0;
   /// Afterwards reads see the steps of all workers, until the next barrier.
   virtual absl::Status barrier() = 0;
+  /// See Session::is_catching_up(): nothing need be trained or scored.
+  [[nodiscard]] virtual bool is_catching_up() const { return false; }
   /// Adds up the counts of all workers; the first worker's histogram then has them. All workers must call it.
   virtual absl::Status merge(ScoreHistogram& scores) = 0;
   /// Calls use(key, weight, factors) for each key that has parameters. The bias has no factors that mean
@@ -90,8 +92,7 @@ class ScoreTable {
   absl::Status merge(Session& session, ScoreHistogram& scores);
 
  private:
-  Table<std::int64_t> table_;          ///< counts of all histograms that were merged
-  std::vector<std::int64_t> counted_;  ///< these counts after the last merge; the first worker's
+  Table<std::int64_t> table_;  ///< counts of the histograms that are being merged; otherwise zeros
 };
 
 /// What parameters of a job have in common, however they are trained. `Kind`: what they are.
@@ -105,6 +106,7 @@ class InTables : public Kind {
     return session_.clock();
   }
   absl::Status barrier() override { return session_.barrier(); }
+  [[nodiscard]] bool is_catching_up() const override { return session_.is_catching_up(); }
   absl::Status merge(ScoreHistogram& scores) override { return scores_.merge(session_, scores); }
 
  protected:

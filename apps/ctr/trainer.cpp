@@ -50,7 +50,7 @@ absl::Status Trainer::run_pass(std::int64_t pass, std::int64_t parts_done, Repor
       --trained_before;
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(train(batch));
+    if (!parameters_.is_catching_up()) RETURN_IF_ERROR(train(batch));
     return end_clock(reporter, checkpoints);
   };
   begin_part((pass - 1) * kPartsOfPass + parts_done + 1);

@@ -45,6 +45,8 @@ class RowStore {
   virtual absl::Status clock() = 0;
   /// Afterwards reads see all that any worker has trained, until the next barrier.
   virtual absl::Status barrier() = 0;
+  /// See Session::is_catching_up(): nothing need be trained.
+  [[nodiscard]] virtual bool is_catching_up() const { return false; }
   /// The first `numbers` of all rows of a table, one row after the other.
   virtual absl::Status read(std::size_t table, std::size_t numbers, float* to) = 0;
   /// Draws keys below `rows` of a table, for a mini-batch that is about to be requested. All are equally
@@ -229,6 +231,7 @@ class TableRows final : public RowStore {
   absl::Status close(std::uint64_t items) override;
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
+  [[nodiscard]] bool is_catching_up() const override { return session_.is_catching_up(); }
   absl::Status read(std::size_t table, std::size_t numbers, float* to) override;
   void draw(std::size_t table, std::size_t rows, std::mt19937_64& random,
             std::span<std::uint32_t> keys) override;

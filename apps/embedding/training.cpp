@@ -107,7 +107,8 @@ absl::Status Training::run_iteration(std::int64_t iteration, Reporter& reporter,
   const auto start = std::chrono::steady_clock::now();
   const auto clocks = static_cast<std::size_t>(options_.clocks_per_iteration);
   for (std::size_t clock = 0; clock < clocks; ++clock) {
-    RETURN_IF_ERROR(train_clock(clock, report, stop));
+    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+    if (!rows_.is_catching_up()) RETURN_IF_ERROR(train_clock(clock, report, stop));
     RETURN_IF_ERROR(rows_.clock());
   }
   const bool last = iteration == options_.iterations;

@@ -97,6 +97,8 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   [[nodiscard]] std::string_view main_objective() const override { return "test_mrr"; }
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
   [[nodiscard]] bool can_be_resumed() const override { return true; }
+  /// Rows that move are changed in place, by a worker that dies, too.
+  [[nodiscard]] bool can_replace_workers() const override { return !rows_move(); }
   [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
     return option == "barrier-every" || EmbeddingApplication::may_change_on_resume(option);
   }

@@ -125,9 +125,13 @@ absl::Status Trainer::evaluate(bool last, Reporter& reporter, const std::atomic<
                                std::map<std::string, double>& sums) {
   RETURN_IF_ERROR(rows_.barrier());
   Embeddings embeddings(shape_, data_.entities, data_.relations);
-  RETURN_IF_ERROR(read_embeddings(rows_, embeddings));
+  const bool reads = !rows_.is_catching_up();
+  if (reads) RETURN_IF_ERROR(read_embeddings(rows_, embeddings));
   // No worker continues to train while another still reads.
   RETURN_IF_ERROR(rows_.barrier());
+  if (rows_.is_catching_up()) return absl::OkStatus();
+  // It takes the place of a worker that has died after that.
+  if (!reads) RETURN_IF_ERROR(read_embeddings(rows_, embeddings));
   const auto add = [&](const std::string& prefix, std::span<const Triple> triples) {
     const RankingOptions options{
         .threads = evaluation_threads_, .stop = stop, .progress = [&](double done, double total) {

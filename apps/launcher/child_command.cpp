@@ -84,6 +84,8 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
                   .addresses = addresses.has_value() ? &*addresses : nullptr,
                   .stop_word = stop_word ? &stop_word->word() : nullptr,
                   .joins = options.letter.joins,
+                  .replaces_workers = options.letter.replaces_workers,
+                  .incarnation = options.letter.incarnation,
                   .decided = std::move(decided)};
   std::atomic<bool> stop = false;
   absl::StatusOr<ProcessJobs> jobs = make_jobs(role, outlet, stop);

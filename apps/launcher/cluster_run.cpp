@@ -236,7 +236,7 @@ absl::Status ClusterProcess::check_memory_here() const {
 
 absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const std::atomic<bool>& stop) {
   RETURN_IF_ERROR(check_memory_here());
-  if (others_.members[rank()].server) return server_jobs(role, stop);
+  if (others_.members[rank()].server) return server_jobs(role, *link_, stop);
   return cluster_.worker_jobs(role, *link_, stop);
 }
 

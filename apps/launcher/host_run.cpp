@@ -51,7 +51,13 @@ Launcher::Command worker_command(const Application& application, const Applicati
   if (run.baseline) arguments.emplace_back("--baseline");
   const std::vector<std::string> given = options.given();
   arguments.insert(arguments.end(), given.begin(), given.end());
-  return {run.baseline ? "the plain loop" : fmt::format("worker {}", rank), std::move(arguments), false};
+  Launcher::Command command{.name = run.baseline ? "the plain loop" : fmt::format("worker {}", rank),
+                            .arguments = std::move(arguments)};
+  // A checkpoint that is being made would lack the worker's part, or come twice.
+  const bool is_replaceable =
+      !run.baseline && application.can_replace_workers() && checkpoints.folder.empty();
+  if (is_replaceable) command.replaceable_workers = run.job.threads;
+  return command;
 }
 
 std::vector<Launcher::Command> commands_of(const Application& application, const ApplicationOptions& options,

@@ -25,6 +25,9 @@ constexpr int kTickMs = 1000;
 constexpr auto kBetweenStatuses = std::chrono::milliseconds(250);
 /// Copies of a server that fail to join, one after the other, before no other one is started.
 constexpr std::uint32_t kMostFailedToJoin = 3;
+/// Processes that take the place of a worker and die before they have finished an iteration, one after the
+/// other, before no other one is started.
+constexpr std::uint32_t kMostDeathsOfWorker = 3;
 
 }  // namespace
 
@@ -39,7 +42,8 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
                         [&](const auto& copy) { on_joined(copy); });
     }
     while (const std::optional<int> number = signals.take()) on_signal(*number);
-    for (Child& child : children_) {
+    for (std::size_t number = 0; number < children_.size(); ++number) {  // there may be more meanwhile
+      Child& child = children_[number];
       if (!child.process.running()) continue;
       // Ask for its end first: then everything that it has sent is in the pipe.
       const std::optional<int> end = child.process.reap();
@@ -97,8 +101,12 @@ absl::Status Launcher::start(const std::vector<Command>& commands) {
       std::any_of(commands.begin(), commands.end(), [](const Command& one) { return one.copy.has_value(); });
   if (absl::Status status = begin_succession(*secret); !status.ok()) return status;
   rendezvous_.emplace(static_cast<std::uint32_t>(commands.size()), *std::move(secret));
+  replaces_workers_ = std::any_of(commands.begin(), commands.end(),
+                                  [](const Command& one) { return one.replaceable_workers > 0; });
+  WorkerLife next;
   for (const Command& command : commands) {
-    if (absl::Status status = start(command, /*joins=*/false); !status.ok()) return status;
+    if (absl::Status status = start(command, /*joins=*/false, next); !status.ok()) return status;
+    if (!command.server) ++next.process;
     if (command.copy) next_copy_ = std::max(next_copy_, command.copy->copy + 1);
   }
   return absl::OkStatus();
@@ -117,7 +125,7 @@ absl::Status Launcher::begin_succession(const std::shared_ptr<const transport::S
   return absl::OkStatus();
 }
 
-absl::Status Launcher::start(const Command& command, bool joins) {
+absl::Status Launcher::start(const Command& command, bool joins, const WorkerLife& life) {
   const absl::StatusOr<int> seat = rendezvous_->add();
   if (!seat.ok()) return seat.status();
   absl::StatusOr<ChildProcess> process =
@@ -126,15 +134,19 @@ absl::Status Launcher::start(const Command& command, bool joins) {
                            .stop_word = stop_word_ ? stop_word_->descriptor() : -1,
                            .decided = has_copies_ ? succession_->decided_descriptor() : -1,
                            .joins = joins,
+                           .replaces_workers = replaces_workers_,
+                           .incarnation = life.incarnation,
                            .program = command.role});
   ::close(*seat);
   if (!process.ok()) return process.status();
   const pid_t pid = process->pid();
   children_.push_back({.process = *std::move(process),
                        .pid = pid,
+                       .command = command,
                        .server = command.server,
                        .copy = command.copy,
                        .joins = joins,
+                       .life = life,
                        .history = {.must_finish = command.role.has_value()}});
   return absl::OkStatus();
 }
@@ -178,6 +190,7 @@ void Launcher::on_line(Child& child, std::string_view line) {
   const std::optional<job::ChildMessage> message = monitor_.hear(child.process.name(), line);
   if (message && std::holds_alternative<job::FailedMessage>(*message)) child.history.reported_failure = true;
   if (message && std::holds_alternative<job::FinishedMessage>(*message)) child.history.finished = true;
+  if (message) on_progress(child, *message);
   if (monitor_.failed()) stop_all();
 }
 
@@ -192,6 +205,59 @@ void Launcher::end_suspect(const cluster::Controller::Suspect& suspect) {
                                    base::printable(suspect.why)));
     child.process.signal(SIGKILL);
   }
+}
+
+void Launcher::on_progress(Child& child, const job::ChildMessage& message) {
+  if (const auto* silent = std::get_if<job::SilentWorkerMessage>(&message); silent && child.server)
+    end_silent_worker(*silent);
+  const auto* iteration = std::get_if<job::IterationMessage>(&message);
+  if (iteration == nullptr || iteration->report.iteration <= child.life.newest_iteration) return;
+  child.life.newest_iteration = iteration->report.iteration;
+  child.life.deaths = 0;
+}
+
+/// A server has found out. As end_suspect().
+void Launcher::end_silent_worker(const job::SilentWorkerMessage& message) {
+  for (Child& child : children_) {
+    const std::uint32_t workers = child.command.replaceable_workers;
+    const bool is_it =
+        workers > 0 && child.process.running() && child.life.process == message.worker / workers;
+    if (!is_it || stopping_) continue;
+    monitor_.note_lost(RunEvent::Kind::kSilence,
+                       fmt::format("{} shows no sign of life, and is ended: {}", child.process.name(),
+                                   base::printable(message.why)));
+    child.process.signal(SIGKILL);
+  }
+}
+
+/// The worker's process was killed, and another one takes its place. One that has ended by itself would do so
+/// again; and so would one that is killed at the same place of its data, again and again.
+bool Launcher::is_worker_replaced(Child& child, int wait_status) {
+  const std::uint32_t workers = child.command.replaceable_workers;
+  const bool may_be = workers > 0 && WIFSIGNALED(wait_status) && !child.history.finished &&
+                      rendezvous_->have_met() && !stopping_ && signal_ == 0;
+  if (!may_be) return false;
+  WorkerLife life = child.life;
+  if (++life.deaths > kMostDeathsOfWorker) {
+    monitor_.print(
+        fmt::format("{} is not replaced again: {} processes in its place have died before they "
+                    "had finished iteration {}",
+                    child.process.name(), kMostDeathsOfWorker, life.newest_iteration + 1));
+    return false;
+  }
+  ++life.incarnation;
+  if (const absl::Status status = start(child.command, /*joins=*/false, life); !status.ok()) {
+    monitor_.print(
+        fmt::format("{} is not replaced: {}", child.process.name(), std::string(status.message())));
+    return false;
+  }
+  child.is_replaced = true;
+  next_status_ = Clock::time_point::min();
+  const pid_t next = children_.back().pid;
+  monitor_.replace(life.process, next, life.process * workers, workers,
+                   fmt::format("{} {}: another process (pid {}) takes its place", child.process.name(),
+                               describe_end(wait_status), next));
+  return true;
 }
 
 /// The child was killed, and a copy of it goes on; or it was to join, and the others go on without it.
@@ -229,7 +295,7 @@ void Launcher::replace(std::uint32_t server) {
     return;
   }
   const Command command = new_copy_({.server = server, .copy = next_copy_++});
-  if (const absl::Status status = start(command, /*joins=*/true); !status.ok()) {
+  if (const absl::Status status = start(command, /*joins=*/true, {}); !status.ok()) {
     monitor_.print(fmt::format("server {} gets no other copy: {}", server, std::string(status.message())));
   }
 }
@@ -267,9 +333,10 @@ RunStatus Launcher::status() const {
   std::error_code error;
   if (!checkpoints_.empty()) status.checkpoints = std::filesystem::absolute(checkpoints_, error).string();
   add_servers(status);
-  std::vector<std::int64_t> processes;
+  const auto is_worker = [](const Child& child) { return !child.server && !child.is_replaced; };
+  std::vector<std::int64_t> processes(static_cast<std::size_t>(std::ranges::count_if(children_, is_worker)));
   for (const Child& child : children_) {
-    if (!child.server) processes.push_back(child.process.running() ? child.pid : 0);
+    if (is_worker(child)) processes[child.life.process] = child.process.running() ? child.pid : 0;
   }
   const std::size_t threads = status.workers.size() / std::max<std::size_t>(processes.size(), 1);
   for (RunStatus::Worker& worker : status.workers) {
@@ -309,10 +376,15 @@ void Launcher::add_servers(RunStatus& status) const {
 
 void Launcher::on_end(Child& child, int wait_status) {
   child.history.finished |= child.copy && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kExitOk;
-  if (is_replaced(child, wait_status)) return;
+  if (is_replaced(child, wait_status) || is_worker_replaced(child, wait_status)) return;
   if (child.joins) return;  // nobody needs it any more
   std::optional<job::FailedMessage> failed =
       judge_end(child.process.name(), wait_status, child.history, memory_kills_before_);
+  if (failed && may_go_back(child, *failed)) {
+    monitor_.print(
+        "what a worker knows is lost with it; with --checkpoint FOLDER --restarts N a run goes back "
+        "to its newest checkpoint");
+  }
   if (failed) fail(*failed->cause, std::move(failed->status));
   // It has not saved: it had not even begun.
   if (signal_ != 0 && WIFSIGNALED(wait_status)) stop_all();
@@ -320,6 +392,12 @@ void Launcher::on_end(Child& child, int wait_status) {
   end_those_that_join();
   deadline_ = Clock::now() + RunMonitor::kServersPatience;
   if (signal_ != 0) stop_all();  // some workers may have ended before a server knew them
+}
+
+/// If it had been started in another way: for users who do not know.
+bool Launcher::may_go_back(const Child& child, const job::FailedMessage& failed) const {
+  return !child.server && !child.command.role && failed.cause == Cause::kKilled && checkpoints_.empty() &&
+         child.command.replaceable_workers == 0 && !stopping_;
 }
 
 void Launcher::check_deadline() {
@@ -373,8 +451,9 @@ bool Launcher::has_lost_process() const {
 }
 
 bool Launcher::all_workers_finished() const {
-  return std::all_of(children_.begin(), children_.end(),
-                     [](const Child& child) { return child.server || child.history.finished; });
+  return std::all_of(children_.begin(), children_.end(), [](const Child& child) {
+    return child.server || child.is_replaced || child.history.finished;
+  });
 }
 
 bool Launcher::any_running(bool workers_only) const {

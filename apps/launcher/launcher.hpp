@@ -34,6 +34,8 @@ class Launcher {
     bool server = false;
     std::optional<job::ProgramRole> role = std::nullopt;  ///< as for ChildProcess::start()
     std::optional<Succession::Copy> copy = std::nullopt;  ///< of a server that has others
+    /// Of a worker process that another one can replace: how many workers it has. 0: none can.
+    std::uint32_t replaceable_workers = 0;
   };
   /// Of another copy of a server: with this number, which none had before.
   using NewCopy = std::function<Command(const Succession::Copy&)>;
@@ -60,26 +62,40 @@ class Launcher {
  private:
   using Clock = RunMonitor::Clock;
   using Cause = RunMonitor::Cause;
+  /// What a worker process has of those that were the same one before it.
+  struct WorkerLife {
+    std::uint32_t process = 0;          ///< which of the worker processes it is
+    std::uint32_t incarnation = 0;      ///< how many have been this one before it
+    std::int64_t newest_iteration = 0;  ///< that any of them has reported
+    std::uint32_t deaths = 0;           ///< since then
+  };
   struct Child {
     ChildProcess process;
     pid_t pid = -1;  ///< also when it has ended
+    Command command = {};
     bool server = false;
     std::optional<Succession::Copy> copy;
     bool joins = false;  ///< the copy has not got all that the others have
+    WorkerLife life = {};
+    bool is_replaced = false;
     ChildHistory history = {};
   };
 
   absl::Status start(const std::vector<Command>& commands);
   absl::Status begin_succession(const std::shared_ptr<const transport::Secret>& secret);
-  absl::Status start(const Command& command, bool joins);
+  absl::Status start(const Command& command, bool joins, const WorkerLife& life);
   void end_suspect(const cluster::Controller::Suspect& suspect);
+  void on_progress(Child& child, const job::ChildMessage& message);
+  void end_silent_worker(const job::SilentWorkerMessage& message);
   [[nodiscard]] bool is_replaced(Child& child, int wait_status);
+  [[nodiscard]] bool is_worker_replaced(Child& child, int wait_status);
   void replace(std::uint32_t server);
   void on_joined(const Succession::Copy& copy);
   void end_those_that_join();
   void tell_status();
   [[nodiscard]] RunStatus status() const;
   void add_servers(RunStatus& status) const;
+  [[nodiscard]] bool may_go_back(const Child& child, const job::FailedMessage& failed) const;
   [[nodiscard]] bool is_left_over(const Child& child) const;
   void wait(const StopSignals& signals);
   [[nodiscard]] int poll_timeout_ms() const;
@@ -101,6 +117,7 @@ class Launcher {
   std::optional<job::RunSecret> run_secret_;  ///< nullopt: nobody can look into this run
   std::optional<job::RendezvousHost> rendezvous_;
   bool has_copies_ = false;
+  bool replaces_workers_ = false;
   std::unique_ptr<Succession> succession_;  ///< nullptr: no copies, and nobody can ask how the run is
   Clock::time_point next_status_ = Clock::time_point::min();
   std::uint32_t next_copy_ = 0;                            ///< the number of the next one that joins

@@ -40,7 +40,8 @@ cluster::Configuration first_configuration(const JobOptions& job, const std::vec
   return first;
 }
 
-absl::Status serve(const Role& role, transport::Transport& transport, const std::atomic<bool>& stop) {
+absl::Status serve(const Role& role, transport::Transport& transport, Outlet& outlet,
+                   const std::atomic<bool>& stop) {
   const JobOptions& job = role.job;
   const std::string address = role.addresses == nullptr
                                   ? server_addresses(job)[role.rank]
@@ -52,6 +53,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .servers = job.servers,
                                          .workers = job.total_workers(),
                                          .outlives_workers = job.outlives_workers,
+                                         .replaces_workers = role.replaces_workers,
                                          .silence_timeout_ms = job.silence_timeout_ms,
                                          .configuration = configuration,
                                          .joins = role.joins,
@@ -59,6 +61,11 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .lanes = job.chosen_lanes(),
                                          .push_budget_mb_per_s = job.budget_mb_per_s});
   if (!made.ok()) return made.status();
+  if (role.replaces_workers) {
+    (*made)->set_suspect([&outlet](std::uint32_t worker, const absl::Status& why) {
+      outlet.send(job::SilentWorkerMessage{worker, std::string(why.message())});
+    });
+  }
   if (role.addresses != nullptr) {
     const std::string own = transport.listening_address();
     RETURN_IF_ERROR(job::check_can_be_found(own));
@@ -163,6 +170,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .workers = job.total_workers(),
                                .node = node,
                                .read_path = read_path_of(job),
+                               .incarnation = role.incarnation,
                                .silence_timeout_ms = job.silence_timeout_ms,
                                .resume = job.checkpoints.resume_from,
                                .transport = *std::move(transport),
@@ -218,12 +226,13 @@ absl::Status train_baseline(Application& application, Outlet& outlet, const std:
 
 }  // namespace
 
-absl::StatusOr<ProcessJobs> server_jobs(const Role& role, const std::atomic<bool>& stop) {
+absl::StatusOr<ProcessJobs> server_jobs(const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
   absl::StatusOr<std::unique_ptr<transport::Transport>> made = make_transport(transport_of(role.job));
   if (!made.ok()) return made.status();
   const std::shared_ptr<transport::Transport> transport = *std::move(made);
   ProcessJobs jobs;
-  jobs.jobs.emplace_back([&role, transport, &stop] { return serve(role, *transport, stop); });
+  jobs.jobs.emplace_back(
+      [&role, transport, &outlet, &stop] { return serve(role, *transport, outlet, stop); });
   jobs.wake = [transport] { transport->interrupt(); };
   return jobs;
 }

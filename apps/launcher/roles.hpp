@@ -30,14 +30,16 @@ struct Role {
   /// Where the job's workers agree after which iteration they save and end when they are asked to stop: the
   /// process has then all the time that this takes. nullptr: it ends at once.
   std::atomic<std::uint64_t>* stop_word = nullptr;
-  bool joins = false;  ///< a server's copy joins a job that runs
+  bool joins = false;             ///< a server's copy joins a job that runs
+  bool replaces_workers = false;  ///< ServerOptions::replaces_workers
+  std::uint32_t incarnation = 0;  ///< SessionOptions::incarnation of all workers of a process
   /// See cluster::ConfigurationSource; nullptr: servers have no copies.
   std::shared_ptr<const std::atomic<std::uint64_t>> decided = nullptr;
 };
 
 /// The jobs for run_jobs(). The arguments must outlive the jobs; `stop` is the flag that run_jobs() sets.
 /// UNAVAILABLE and similar errors if this host lacks what the transport needs.
-absl::StatusOr<ProcessJobs> server_jobs(const Role& role, const std::atomic<bool>& stop);
+absl::StatusOr<ProcessJobs> server_jobs(const Role& role, Outlet& outlet, const std::atomic<bool>& stop);
 /// `make_notes`: those of the job's checkpoints. Called once, if any are made, and when the worker has its
 /// place in the job, because it may read all data.
 using MakeNotes = std::function<absl::StatusOr<std::map<std::string, std::string>>()>;

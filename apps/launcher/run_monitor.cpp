@@ -109,6 +109,14 @@ void RunMonitor::note_joined(std::uint32_t server, std::int64_t pid, std::string
   if (metrics_ != nullptr) metrics_->write(join_json(server, pid, what, elapsed_seconds()));
 }
 
+void RunMonitor::replace(std::uint32_t process, std::int64_t pid, std::uint32_t first, std::uint32_t workers,
+                         std::string_view what) {
+  for (std::uint32_t worker = first; worker < first + workers; ++worker) record_.replace(worker);
+  note(RunEvent::Kind::kReplacement, what);
+  display_.print(what);
+  if (metrics_ != nullptr) metrics_->write(replacement_json(process, pid, what, elapsed_seconds()));
+}
+
 void RunMonitor::go_back(std::int64_t after_iteration, std::string_view why) {
   cause_ = Cause::kNone;
   failure_ = absl::OkStatus();

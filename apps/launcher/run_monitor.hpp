@@ -48,6 +48,10 @@ class RunMonitor {
   void fail_over(std::uint32_t server, std::int64_t pid, std::string_view what);
   /// This copy of the server has joined. `what`: which, for people.
   void note_joined(std::uint32_t server, std::int64_t pid, std::string_view what);
+  /// A worker's process has died, and that one has taken its place: `workers`, from the first one on, are
+  /// its.
+  void replace(std::uint32_t process, std::int64_t pid, std::uint32_t first, std::uint32_t workers,
+               std::string_view what);
   /// A copy of a server has died before it had joined, or is ended, since it shows no sign of life.
   void note_lost(RunEvent::Kind kind, std::string_view what);
   /// The processes have ended, because of `why`, and others go on after this iteration (0: at the beginning):

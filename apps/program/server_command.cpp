@@ -34,8 +34,8 @@ int run_server(ChildOptions options, const job::LaunchLetter& letter) {
     settings.process = fmt::format("server {}", options.rank);
     outlet = std::make_unique<ConsoleOutlet>(std::move(settings), RunRecord::Objectives());
   }
-  return run_child(options, *outlet, [](const Role& role, Outlet&, const std::atomic<bool>& stop) {
-    return server_jobs(role, stop);
+  return run_child(options, *outlet, [](const Role& role, Outlet& to, const std::atomic<bool>& stop) {
+    return server_jobs(role, to, stop);
   });
 }
 

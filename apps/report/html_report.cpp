@@ -106,10 +106,12 @@ std::string deaths(const RunRecord& record) {
     table += fmt::format("<tr><th>{}</th><td>{}</td><td>{}</td></tr>\n", escape_markup(event.what),
                          format_seconds(event.elapsed_seconds), name_of(event.kind));
   }
-  return html_card("Deaths and failovers", table + "</table></div>\n",
-                   "Seconds since the start of the run. failover: a copy of a server has died, and others go "
-                   "on; join: another copy has all that the others have.",
-                   /*wide=*/true);
+  return html_card(
+      "Deaths and failovers", table + "</table></div>\n",
+      "Seconds since the start of the run. failover: a copy of a server has died, and others go "
+      "on; join: another copy has all that the others have; replacement: another process takes a "
+      "worker's place.",
+      /*wide=*/true);
 }
 
 std::string words(const std::vector<std::string>& printed) {

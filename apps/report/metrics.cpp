@@ -70,6 +70,16 @@ nlohmann::json join_json(std::uint32_t server, std::int64_t pid, std::string_vie
   return copy_json("join", server, pid, what, elapsed_seconds);
 }
 
+nlohmann::json replacement_json(std::uint32_t process, std::int64_t pid, std::string_view what,
+                                double elapsed_seconds) {
+  return {{"schema", kMetricsSchema},
+          {"kind", "replacement"},
+          {"process", process},
+          {"pid", pid},
+          {"what", what},
+          {"elapsed_seconds", elapsed_seconds}};
+}
+
 nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
                             double elapsed_seconds) {
   return {{"schema", kMetricsSchema},

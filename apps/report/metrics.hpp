@@ -28,6 +28,9 @@ nlohmann::json failover_json(std::uint32_t server, std::int64_t pid, std::string
 /// `what`: which copy of the server can take its place from now on; `pid`: its process.
 nlohmann::json join_json(std::uint32_t server, std::int64_t pid, std::string_view what,
                          double elapsed_seconds);
+/// `what`: which worker process has died, and how; `process`: its number; `pid`: of the one in its place.
+nlohmann::json replacement_json(std::uint32_t process, std::int64_t pid, std::string_view what,
+                                double elapsed_seconds);
 /// `restart` counts from 1; `why`: who has died, and how.
 nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
                             double elapsed_seconds);

@@ -18,7 +18,8 @@ double rate(double items, double seconds) {
 }
 
 /// In the order of RunEvent::Kind.
-constexpr std::array<std::string_view, 5> kEventNames = {"failover", "join", "no join", "silence", "restart"};
+constexpr std::array<std::string_view, 6> kEventNames = {"failover", "join",    "no join",
+                                                         "silence",  "restart", "replacement"};
 
 absl::Status unknown_worker(std::uint32_t worker, std::size_t workers) {
   return absl::InvalidArgumentError(fmt::format("a report of worker {}, of {} workers", worker, workers));
@@ -63,6 +64,8 @@ absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const job::Iterati
   if (message.worker >= workers_.size()) return unknown_worker(message.worker, workers_.size());
   const IterationReport& report = message.report;
   WorkerRecord& worker = workers_[message.worker];
+  if (report.iteration <= worker.last_iteration && worker.is_replaced)
+    return std::optional<IterationRecord>();  // of the process before it
   if (report.iteration <= worker.last_iteration) {
     return absl::InvalidArgumentError(fmt::format("worker {} reported iteration {} after iteration {}",
                                                   message.worker, report.iteration, worker.last_iteration));
@@ -108,6 +111,7 @@ void RunRecord::go_back(std::int64_t after_iteration) {
   for (WorkerRecord& worker : workers_) {
     worker.last_iteration = std::min(worker.last_iteration, last);
     worker.finished.reset();
+    worker.is_replaced = false;
   }
   partial_.clear();
   std::erase_if(iterations_, [&](const IterationRecord& record) { return record.iteration > last; });

@@ -34,6 +34,7 @@ struct WorkerRecord {
   std::int64_t last_iteration = -1;  ///< none yet
   double reported_seconds = 0;       ///< since the start of the run, when it was reported
   std::optional<job::FinishedMessage> finished;
+  bool is_replaced = false;  ///< by another process, which may report again what the one before it has
 
   [[nodiscard]] double throughput() const;
   /// The share of the time between the start and the end of its run_worker() that it waited; 0 before it has
@@ -44,11 +45,12 @@ struct WorkerRecord {
 /// What has happened to a run's processes, beside their work.
 struct RunEvent {
   enum class Kind : std::uint8_t {
-    kFailover,  ///< a copy of a server has died, and others go on
-    kJoin,      ///< a copy has all that the others have
-    kNoJoin,    ///< a copy has died before that
-    kSilence,   ///< a copy was ended, since it showed no sign of life
-    kRestart,   ///< all have begun anew from a checkpoint, or from the beginning
+    kFailover,     ///< a copy of a server has died, and others go on
+    kJoin,         ///< a copy has all that the others have
+    kNoJoin,       ///< a copy has died before that
+    kSilence,      ///< a copy was ended, since it showed no sign of life
+    kRestart,      ///< all have begun anew from a checkpoint, or from the beginning
+    kReplacement,  ///< a worker's process has died, and another one takes its place
   };
 
   Kind kind = Kind::kFailover;
@@ -78,11 +80,16 @@ class RunRecord {
   /// All workers begin again after this iteration; 0: at the beginning.
   void go_back(std::int64_t after_iteration);
 
+  /// Another process is the worker from now on.
+  void replace(std::uint32_t worker) { workers_[worker].is_replaced = true; }
+
   void note(RunEvent event) { events_.push_back(std::move(event)); }
   [[nodiscard]] const std::vector<RunEvent>& events() const { return events_; }
   [[nodiscard]] std::uint32_t count(RunEvent::Kind kind) const;
   /// How often a copy of a server has died, and others have gone on.
   [[nodiscard]] std::uint32_t failovers() const { return count(RunEvent::Kind::kFailover); }
+  /// How often another process has taken a worker's place.
+  [[nodiscard]] std::uint32_t replacements() const { return count(RunEvent::Kind::kReplacement); }
 
   /// How often it has gone back.
   [[nodiscard]] std::uint32_t restarts() const { return restarts_; }

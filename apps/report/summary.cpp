@@ -40,6 +40,7 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
   }
   rows.emplace_back("iterations", std::to_string(record.iterations_trained()));
   if (record.failovers() > 0) rows.emplace_back("failovers", std::to_string(record.failovers()));
+  if (record.replacements() > 0) rows.emplace_back("workers replaced", std::to_string(record.replacements()));
   if (record.restarts() > 0) rows.emplace_back("restarts", std::to_string(record.restarts()));
   rows.emplace_back("training time", format_seconds(record.training_seconds()));
   rows.emplace_back("total time", format_seconds(elapsed_seconds));
@@ -113,6 +114,7 @@ nlohmann::json summary_json(const RunSettings& settings, const RunRecord& record
   summary["elapsed_seconds"] = elapsed_seconds;
   summary["iterations"] = record.iterations_trained();
   if (record.failovers() > 0) summary["failovers"] = record.failovers();
+  if (record.replacements() > 0) summary["replacements"] = record.replacements();
   if (record.restarts() > 0) summary["restarts"] = record.restarts();
   summary["objectives"] = record.objectives();
   summary["items"] = record.items();

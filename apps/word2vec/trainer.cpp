@@ -73,11 +73,17 @@ absl::Status Trainer::evaluate(bool /*last*/, Reporter& reporter, const std::ato
   RETURN_IF_ERROR(rows_.barrier());
   const std::size_t size = padded(data_.dimension);
   Parameters parameters(data_.chances.size(), size);
-  absl::Status status = rows_.read(kInputTable, size, parameters.inputs.get());
-  if (status.ok()) status = rows_.read(kOutputTable, size, parameters.outputs.get());
-  if (!status.ok()) return status;
+  const auto read = [&] {
+    RETURN_IF_ERROR(rows_.read(kInputTable, size, parameters.inputs.get()));
+    return rows_.read(kOutputTable, size, parameters.outputs.get());
+  };
+  const bool reads = !rows_.is_catching_up();
+  if (reads) RETURN_IF_ERROR(read());
   // No worker continues to train while another still reads.
-  if (status = rows_.barrier(); !status.ok()) return status;
+  RETURN_IF_ERROR(rows_.barrier());
+  if (rows_.is_catching_up()) return absl::OkStatus();
+  // It takes the place of a worker that has died after that.
+  if (!reads) RETURN_IF_ERROR(read());
   const RankingOptions options{
       .threads = evaluation_threads_, .stop = stop, .progress = [&](double done, double total) {
         reporter.progress("ranking words for held-out gaps", done, total);

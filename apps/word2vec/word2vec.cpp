@@ -126,6 +126,8 @@ class Word2Vec final : public EmbeddingApplication {
   }
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
   [[nodiscard]] bool can_be_resumed() const override { return true; }
+  /// Rows that move are changed in place, by a worker that dies, too.
+  [[nodiscard]] bool can_replace_workers() const override { return !rows_move(); }
   /// Not --iterations: the learning rate falls until the last one.
   [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
     return option == "evaluate-every" || option == "barrier-every" || option == "neighbours" ||

@@ -33,6 +33,11 @@ struct ServerOptions {
   /// lost: calls that need one of them return DATA_LOSS, and all other rows stay usable. Must be the same on
   /// all servers. For applications that can do without a worker.
   bool outlives_workers = false;
+  /// A worker that dies is waited for: the program that has started it starts another process that takes its
+  /// place (SessionOptions::incarnation), and the job goes on. Only for jobs with static tables; once there
+  /// is a dynamic one, the job fails as usual. Must be the same on all servers. For programs that see to it
+  /// that there is such a process, or end the servers: these wait for it without bound.
+  bool replaces_workers = false;
   /// If a worker's process shows no sign of life for this long (it is stopped, or its host hangs), the job
   /// fails, even if it outlives workers: a stopped process may go on later and write into rows that other
   /// workers were given meanwhile. At least 2000; 0: never. A shorter time notices this sooner. A longer time

@@ -64,6 +64,10 @@ struct SessionOptions {
   /// it as their home, fail, and all other operations go on. A worker whose own server is gone counts as
   /// dead, too. For jobs with servers that outlive workers (ServerOptions::outlives_workers).
   bool outlives_servers = false;
+  /// How many processes have been this worker before. More than 0: the last one has died, and this session
+  /// takes its place in a job that goes on meanwhile (ServerOptions::replaces_workers): see
+  /// Session::is_catching_up(). Each process has another number than those before it.
+  std::uint32_t incarnation = 0;
   /// Bound on every wait for a server's answer. A dead peer is noticed much sooner.
   std::uint32_t timeout_ms = 30'000;
   /// Bound on every wait for other workers, that is, on how long one clock of the slowest may take.
@@ -374,6 +378,18 @@ class Session {
 
   /// How many clocks this worker has finished.
   [[nodiscard]] std::int64_t current_clock() const;
+  /// This session takes the place of a worker that has died (SessionOptions::incarnation), and that one had
+  /// finished the current clock. The program does what every worker does: opens the same tables, and calls
+  /// clock() and barrier() as often, which do not wait for anybody then. What it pushes is dropped, since it
+  /// was pushed before; what it pulls is what the rows hold now. So it may leave out what it would compute,
+  /// until this is false: then it is where the dead worker was, and goes on. It may change only in clock(),
+  /// barrier(), and calls that open a table. Always false if `incarnation` is 0.
+  ///
+  /// What of the clock in which the worker died had come to servers counts, but not under models that hold
+  /// updates back (bsp, a-bsp), unless a server had heard that the clock was finished: to that one nothing is
+  /// pushed again. Calls of functions that change rows cannot be done again: they return
+  /// FAILED_PRECONDITION as long as a server has more than this worker has done.
+  [[nodiscard]] bool is_catching_up() const;
   [[nodiscard]] std::uint32_t rank() const;
   [[nodiscard]] std::uint32_t workers() const;
   [[nodiscard]] std::uint32_t servers() const;

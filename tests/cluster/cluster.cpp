@@ -103,6 +103,7 @@ ServerThreads::ServerThreads(const ClusterOptions& options) : options_(options) 
                                                   .servers = options.servers,
                                                   .workers = options.workers,
                                                   .outlives_workers = options.outlives_workers,
+                                                  .replaces_workers = options.replaces_workers,
                                                   .silence_timeout_ms = options.silence_timeout_ms,
                                                   .threads = options.server_threads,
                                                   .lanes = options.lanes + rank * options.lanes_step,

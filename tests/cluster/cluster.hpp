@@ -29,6 +29,7 @@ struct ClusterOptions {
   std::size_t inbox_bytes = std::size_t{1} << 20;
   std::size_t push_ring_bytes = std::size_t{1} << 20;
   bool outlives_workers = false;
+  bool replaces_workers = false;
   double push_budget_mb_per_s = 0;
   double update_budget_mb_per_s = 0;
   /// Whether all that is pulled from sparse tables from afar is gathered, or nothing; nullopt: as usual.

@@ -24,6 +24,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableAtTheEnd, worker, pull, table, rows, los
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerLeaves, worker)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Complaint, what)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Death, victim)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Replacement, former, worker, clock)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(UpdatesSent, worker, table)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RowsMarked, worker, table, keys)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BarrierBegins, worker)
@@ -79,6 +80,7 @@ std::vector<simulation::Model> recorded_models() {
   std::erase(models, simulation::Model::kTrouble);
   std::erase(models, simulation::Model::kChurn);
   std::erase(models, simulation::Model::kCheckpoints);
+  std::erase(models, simulation::Model::kReplacement);
   return models;
 }
 

@@ -95,6 +95,31 @@ TEST_F(EmbeddedRendezvousTest, WhatWasPutIsThereForAllAfterTheFence) {
   for (std::thread& process : processes) process.join();
 }
 
+TEST(LateProcessTest, LearnsWhatTheOthersHaveTold) {
+  std::signal(SIGPIPE, SIG_IGN);
+  RendezvousHost host(1, *transport::Secret::random());
+  const int first = *host.add();
+  const auto fence = [&](EmbeddedRendezvous& process) {
+    std::atomic<bool> is_through = false;
+    std::thread meeting([&] {
+      EXPECT_TRUE(process.fence(seconds(30), never).ok());
+      is_through = true;
+    });
+    while (!is_through) EXPECT_TRUE(host.serve().ok());
+    meeting.join();
+  };
+  const auto one = EmbeddedRendezvous::join(first);
+  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_TRUE((*one)->put("place", "here").ok());
+  EXPECT_FALSE(host.have_met());
+  fence(**one);
+  EXPECT_TRUE(host.have_met());
+  const auto late = EmbeddedRendezvous::join(*host.add());
+  ASSERT_TRUE(late.ok()) << late.status();
+  fence(**late);
+  EXPECT_EQ((*late)->get(0, "place").value(), "here");
+}
+
 TEST_F(EmbeddedRendezvousTest, NobodyPassesBeforeAllAreThere) {
   start(2);
   const auto one = join(0);

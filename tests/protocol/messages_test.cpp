@@ -46,6 +46,7 @@ std::vector<ControlMessage> one_of_each() {
                 .node = 1,
                 .configuration = 6,
                 .is_back = true,
+                .incarnation = 3,
                 .inbox_bytes = 4096,
                 .push_ring = {1, 2, 3},
                 .inbox_credit = {4, 5, 6},
@@ -57,7 +58,8 @@ std::vector<ControlMessage> one_of_each() {
                   .heartbeat = {20, 21, 22},
                   .clock_board = {23, 24, 25},
                   .reads_in_place = true,
-                  .messages = 27},
+                  .messages = 27,
+                  .clock = 28},
           open_table(),
           TableOpened{.table = 3, .shard = {14, 15, 16}},
           Goodbye{},
@@ -374,8 +376,9 @@ TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
   EXPECT_TRUE(refused(Follow{.server = 1, .servers = 1}));
   EXPECT_TRUE(refused(Welcome{.lanes = 0}));
   std::string neither_yes_nor_no = encode(Welcome{.lanes = 1});
-  neither_yes_nor_no[neither_yes_nor_no.size() - sizeof(std::uint64_t) - sizeof(std::uint32_t)] = 2;
+  neither_yes_nor_no[neither_yes_nor_no.size() - 2 * sizeof(std::uint64_t) - sizeof(std::uint32_t)] = 2;
   EXPECT_FALSE(decode_control(bytes_of(neither_yes_nor_no)).ok());
+  EXPECT_TRUE(refused(Welcome{.lanes = 1, .clock = -1}));
   EXPECT_TRUE(refused(EndIteration{.clock = -1}));
   EXPECT_TRUE(refused(Welcome{.lanes = kMaxLanes + 1}));
   for (OpenTable open : std::vector<OpenTable>(8, open_table())) {

@@ -30,8 +30,8 @@ Iterations::Options iteration_options(const Scenario& scenario) {
 History::History(const Scenario& scenario)
     : virtual_time_(scenario.virtual_time),
       has_row_tables_(!scenario.row_tables.empty()),
-      ledger_(scenario.tables, scenario.workers),
-      row_ledger_(scenario.row_tables, scenario.workers),
+      ledger_(scenario.tables, scenario.workers, scenario.spares),
+      row_ledger_(scenario.row_tables, scenario.workers + scenario.spares),
       iterations_(scenario.examples, iteration_options(scenario)) {
   for (const TableShape& table : scenario.tables) {
     auto& numbers = shared_.emplace_back();
@@ -169,6 +169,11 @@ History::Wrong History::hear_one(const BarrierBegins& event, TimePoint /*now*/) 
 
 History::Wrong History::hear_one(const RowsFound& event, TimePoint /*now*/) {
   return row_ledger_.end(event.read, event.keys, event.rows);
+}
+
+History::Wrong History::hear_one(const Replacement& event, TimePoint /*now*/) {
+  ledger_.replace(event.former, event.worker, event.clock);
+  return {};
 }
 
 std::optional<std::string> History::check_the_end() const {

@@ -88,6 +88,14 @@ struct Death {
   std::uint32_t victim = 0;
 };
 
+/// A process has taken a worker's place, and begins at this clock what the one before it had not finished.
+/// Both are workers of the history.
+struct Replacement {
+  std::uint32_t former = 0;
+  std::uint32_t worker = 0;
+  consistency::Clock clock = 0;
+};
+
 // Of row tables (row_ledger.hpp), whose reads begin with PullBegins.
 
 /// All that the worker has pushed to the table travels now; noted before.
@@ -118,7 +126,7 @@ struct Complaint {
 
 using Event = std::variant<PushBegins, PushEnded, PullBegins, PullEnded, ClockBegins, ClockEnded,
                            ExamplesAsked, ExamplesTaken, TableAtTheEnd, WorkerLeaves, Complaint, Death,
-                           UpdatesSent, RowsMarked, BarrierBegins, RowsFound>;
+                           UpdatesSent, RowsMarked, BarrierBegins, RowsFound, Replacement>;
 
 class History {
  public:
@@ -154,6 +162,7 @@ class History {
   Wrong hear_one(const RowsMarked& event, TimePoint now);
   Wrong hear_one(const BarrierBegins& event, TimePoint now);
   Wrong hear_one(const RowsFound& event, TimePoint now);
+  Wrong hear_one(const Replacement& event, TimePoint now);
 
   struct BegunPull {
     linearizability::Time when = 0;

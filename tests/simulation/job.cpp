@@ -67,6 +67,9 @@ struct WorkerNode {
   TimePoint connected_at;
   bool joined = false;  ///< has opened its tables
   bool was_stopped = false;
+  bool leaves = false;  ///< it has done its work
+  std::uint32_t incarnation = 0;
+  World::Identity identity;
   bool ended = false;
   TimePoint ended_at;
   absl::Status status;
@@ -106,6 +109,7 @@ class Job final : public World {
         newcomers_(scenario.servers),
         images_(scenario.servers) {
     assert(scenario.nodes.size() == scenario.workers);
+    for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) workers_[rank].identity.number = rank;
   }
   /// It makes checkpoints on the archive's disk. To be called before run(); both must outlive the job.
   void keep(const Life& life, Archive& archive);
@@ -115,12 +119,15 @@ class Job final : public World {
   // What a workload sees of the job.
   absl::Status note(Event event) override {
     if (power_has_failed_) return absl::UnavailableError("there is no power");
+    if (is_of_the_dead(event)) return absl::UnavailableError("it is dead");
+    if (const auto* replacement = std::get_if<Replacement>(&event)) have_come_.insert(replacement->worker);
     const std::optional<std::string> wrong = history_.hear(event, scheduler_.now());
     if (!wrong) return absl::OkStatus();
     fail(*wrong);
     return absl::InternalError(*wrong);
   }
   void compute(Duration time) override { scheduler_.compute(time); }
+  [[nodiscard]] Identity identity(std::uint32_t rank) const override { return workers_[rank].identity; }
   void joined(std::uint32_t rank) override { workers_[rank].joined = true; }
   [[nodiscard]] std::optional<std::uint64_t> reads(std::uint32_t rank) const override {
     if (scenario_.network.mapped || scenario_.copies > 1) return std::nullopt;
@@ -164,6 +171,16 @@ class Job final : public World {
   void drive_with_lane_tasks(ServerNode& node);
   void run_lane(ServerNode& node, std::uint32_t rank, std::uint32_t lane);
   void run_worker(std::uint32_t rank);
+  void kill_to_be_replaced(std::uint32_t rank);
+  /// A worker that was killed goes on for a while, and nothing that it does has happened.
+  [[nodiscard]] bool is_of_the_dead(const Event& event) const {
+    return std::visit(
+        [&](const auto& one) {
+          if constexpr (requires { one.worker; }) return dead_.contains(one.worker);
+          return false;
+        },
+        event);
+  }
   void run_traitor(std::uint32_t rank, const Strike& strike);
   void run_disaster(const Strike& strike);
   void run_stop(const Strike& strike);
@@ -231,8 +248,11 @@ class Job final : public World {
   std::uint64_t replicas_used_ = 0;
   std::uint64_t failovers_ = 0;
   std::uint64_t losses_ = 0;
-  std::uint64_t checked_ = 0;     ///< by workloads themselves
-  std::deque<Strike> disasters_;  ///< the scenario's, and those that come of the disk's
+  std::uint32_t replacements_ = 0;
+  std::set<std::uint32_t> have_come_;  ///< of those that take others' places
+  std::set<std::uint32_t> dead_;       ///< whose places others have taken, by their numbers in the history
+  std::uint64_t checked_ = 0;          ///< by workloads themselves
+  std::deque<Strike> disasters_;       ///< the scenario's, and those that come of the disk's
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
   std::vector<std::uint32_t> newcomers_;            ///< by server: copies that have begun later
@@ -277,6 +297,7 @@ void Job::run_server(ServerNode& node) {
                                         .servers = scenario_.servers,
                                         .workers = scenario_.workers,
                                         .outlives_workers = scenario_.outlives_nodes,
+                                        .replaces_workers = scenario_.spares > 0,
                                         .configuration = configuration_source(),
                                         .joins = node.joins,
                                         .lanes = scenario_.lanes,
@@ -369,6 +390,8 @@ void Job::run_lane(ServerNode& node, std::uint32_t rank, std::uint32_t lane) {
 void Job::run_worker(std::uint32_t rank) {
   if (const Strike* const strike = find_strike(Disaster::kTraitor, rank)) return run_traitor(rank, *strike);
   WorkerNode& node = workers_[rank];
+  const std::uint32_t incarnation = node.incarnation;
+  const std::uint32_t number = node.identity.number;
   if (power_has_failed_) {
     node.ended = true;
     return;
@@ -386,6 +409,7 @@ void Job::run_worker(std::uint32_t rank) {
                          .node = scenario_.nodes[rank],
                          .read_path = scenario_.read_path,
                          .outlives_servers = scenario_.outlives_nodes,
+                         .incarnation = incarnation,
                          .timeout_ms = kTimeoutMs,
                          .clock_timeout_ms = kTimeoutMs,
                          .transport = transport,
@@ -400,13 +424,15 @@ void Job::run_worker(std::uint32_t rank) {
     options.servers.push_back(address_of(server));
   auto session = Session::connect(options);
   options.transport.reset();
-  node.status = session.status();
+  absl::Status status = session.status();
+  const auto is_dead = [&] { return node.incarnation != incarnation; };
   if (session.ok()) {
     node.connected = true;
     node.connected_at = scheduler_.now();
-    node.status = run_workload(*this, scenario_, **session);
-    if (!node.status.ok()) static_cast<void>((*session)->give_up(node.status));
-    static_cast<void>(note(WorkerLeaves{rank}));
+    status = run_workload(*this, scenario_, **session);
+    node.leaves |= status.ok() && !is_dead();
+    if (!status.ok()) static_cast<void>((*session)->give_up(status));
+    static_cast<void>(note(WorkerLeaves{number}));
     const SessionStatistics statistics = (*session)->statistics();
     rows_localized_ += statistics.rows_localized;
     rows_moved_by_intent_ += statistics.rows_moved_by_intent;
@@ -414,16 +440,39 @@ void Job::run_worker(std::uint32_t rank) {
     replicas_used_ += statistics.rows_pulled_from_replicas + statistics.rows_pushed_to_replicas;
     const TimePoint left = scheduler_.now() - all_stopped_;
     session->reset();
-    if (!struck_ && scheduler_.now() - all_stopped_ - left >= milliseconds(kTimeoutMs))
+    if (!struck_ && !is_dead() && scheduler_.now() - all_stopped_ - left >= milliseconds(kTimeoutMs))
       fail(fmt::format("worker {} waited in vain for the servers' goodbyes", rank));
   }
-  trace([&] { return fmt::format("worker {} ends: {}", rank, node.status.ToString()); });
+  trace([&] { return fmt::format("worker {} ends: {}", number, status.ToString()); });
+  if (is_dead()) return;
+  node.status = status;
   node.transport = nullptr;
   node.ended = true;
   node.ended_at = scheduler_.now();
 }
 
 // ---- disasters
+
+/// As the launcher does.
+void Job::kill_to_be_replaced(std::uint32_t rank) {
+  WorkerNode& node = workers_[rank];
+  const bool is_there = node.transport != nullptr && !node.leaves;
+  if (!is_there || replacements_ == scenario_.spares) return;
+  trace([&] { return fmt::format("worker {} is killed", node.identity.number); });
+  network_.kill(*std::exchange(node.transport, nullptr));
+  dead_.insert(node.identity.number);
+  // One that has died before it was where the one before it had been does not count.
+  const bool was_there = !node.identity.former || have_come_.contains(node.identity.number);
+  node.identity = {.number = scenario_.workers + replacements_++,
+                   .former = was_there ? node.identity.number : *node.identity.former};
+  ++node.incarnation;
+  node.task = scheduler_.spawn(
+      [this, rank] {
+        scheduler_.sleep(scheduler_.now() + kStartOfProcess);
+        run_worker(rank);
+      },
+      scenario_.slowness[rank]);
+}
 
 const Strike* Job::find_strike(Disaster what, std::uint32_t victim) const {
   const auto found = std::find_if(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
@@ -615,6 +664,7 @@ void Job::end_the_rest() {
 }
 
 void Job::kill(const Strike& strike) {
+  if (strike.what == Disaster::kWorkerIsReplaced) return kill_to_be_replaced(strike.victim);
   if (scenario_.copies > 1) return kill_a_copy(strike);
   SimulatedTransport* const node =
       strike.is_of_a_server() ? servers_[strike.victim].transport : workers_[strike.victim].transport;
@@ -832,6 +882,7 @@ JobResult Job::run() {
           .resumed = scenario_.resume.empty() ? 0U : 1U,
           .failovers = failovers_,
           .joins = configurations_.joins(),
+          .replacements = replacements_,
           .losses = losses_};
 }
 

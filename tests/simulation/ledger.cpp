@@ -41,13 +41,18 @@ linearizability::Digits TableShape::digits(std::uint32_t workers) const {
   }
 }
 
-Ledger::Ledger(std::vector<TableShape> tables, std::uint32_t workers)
+Ledger::Ledger(std::vector<TableShape> tables, std::uint32_t at_a_time, std::uint32_t spares)
     : shapes_(std::move(tables)),
-      workers_(workers),
-      finished_(workers, 0),
-      clocks_(workers, 0),
-      clocks_known_(workers),
-      examples_(workers) {
+      at_a_time_(at_a_time),
+      workers_(at_a_time + spares),
+      formers_(workers_),
+      starts_(workers_),
+      replaced_(workers_),
+      finished_(workers_, 0),
+      clocks_(workers_, 0),
+      clocks_known_(workers_),
+      examples_(workers_) {
+  const std::uint32_t workers = workers_;
   for (const TableShape& shape : shapes_) {
     assert(!shape.ordered || consistency::rules_of(shape.model).holds_updates_back);
     Table& table = tables_.emplace_back();
@@ -66,7 +71,10 @@ void Ledger::end_push(std::uint32_t worker, std::uint32_t table, std::uint64_t k
 
 std::optional<std::string> Ledger::end_clock(std::uint32_t worker, Clock clock) {
   clocks_[worker] = clock;
-  const Clock slowest = *std::min_element(finished_.begin(), finished_.end());
+  Clock slowest = kAll;
+  for (std::uint32_t one = 0; one < workers_; ++one) {
+    if (!is_away(one)) slowest = std::min(slowest, finished_[one]);
+  }
   for (const TableShape& shape : shapes_) {
     const Clock needed = consistency::min_clock_needed(consistency::rules_of(shape.model).clock_bound, clock);
     if (slowest < needed) {
@@ -97,7 +105,7 @@ Floor Ledger::floor(std::uint32_t reader, std::uint32_t table, std::uint64_t key
     if (rules.value_bound > 0) {
       floor.sums.push_back(
           {.pushed = ended == 0 ? 0 : of.histories[at][ended - 1].sum,
-           .may_miss = consistency::in_transit_bound(rules.value_bound, workers_, clocks_[worker])});
+           .may_miss = consistency::in_transit_bound(rules.value_bound, at_a_time_, clocks_[worker])});
     }
   }
   return floor;
@@ -153,8 +161,81 @@ std::optional<std::string> Ledger::check(const Read& read, std::uint64_t key, st
   return std::nullopt;
 }
 
+void Ledger::replace(std::uint32_t former, std::uint32_t spare, Clock clock) {
+  replaced_[former] = starts_[spare] = clock;
+  formers_[spare] = former;
+  finished_[spare] = clocks_[spare] = clock;
+}
+
+/// Those in whose place it is have finished clocks below this one, at some server.
+Clock Ledger::finished_before(std::uint32_t worker) const {
+  Clock newest = 0;
+  for (auto former = formers_[worker]; former; former = formers_[*former])
+    newest = std::max(newest, finished_[*former]);
+  return newest;
+}
+
+/// From which clock on updates of a worker may be in a row: before, there are those of the one whose place it
+/// has taken, which may have finished some clocks at some servers and not at others.
+std::vector<Clock> Ledger::possible_starts(std::uint32_t worker) const {
+  if (!starts_[worker]) return {0};
+  std::vector<Clock> clocks;
+  for (Clock clock = *starts_[worker]; clock <= finished_before(worker); ++clock) clocks.push_back(clock);
+  return clocks;
+}
+
+std::int64_t Ledger::sum_below(std::uint32_t table, std::uint64_t key, std::uint32_t worker,
+                               Clock clock) const {
+  const std::vector<Push>& history = tables_[table].histories[key * workers_ + worker];
+  const std::size_t count = count_below(history, clock);
+  return count == 0 ? 0 : history[count - 1].sum;
+}
+
 std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t key, std::uint32_t worker,
                                                 double number, std::uint32_t copy) {
+  std::optional<std::string> wrong;
+  for (const Clock start : possible_starts(worker)) {
+    const auto before = static_cast<double>(sum_below(read.table, key, worker, start) * (copy + 1));
+    std::optional<std::string> other = check_column_from(read, key, worker, number + before, copy, start);
+    if (!other) return std::nullopt;
+    if (!wrong) wrong = std::move(other);
+  }
+  return wrong;
+}
+
+/// Of each clock, a row holds what one of the two processes that were the worker has pushed; or of a model
+/// that applies updates as they come, also what has come of the first one, which had not finished the clock.
+bool Ledger::is_replaced_well(std::uint32_t table, std::uint64_t key, std::uint32_t worker,
+                              std::span<const double> row) const {
+  const TableShape& shape = shapes_[table];
+  const bool is_exact = consistency::rules_of(shape.model).holds_updates_back;
+  const std::uint32_t former = *formers_[worker];
+  for (std::uint32_t copy = 0; copy < shape.copies; ++copy) {
+    const auto of = [&](std::uint32_t one, Clock clock) {
+      return static_cast<double>(sum_below(table, key, one, clock) * (copy + 1));
+    };
+    const double number = row[worker * shape.copies + copy];
+    double of_former = row[former * shape.copies + copy];
+    // What the former itself has not pushed since the one before it had.
+    const std::vector<Clock> starts_of_former = possible_starts(former);
+    bool is_well = false;
+    for (const Clock start : possible_starts(worker)) {
+      const double rest = of(worker, kAll) - of(worker, start);
+      for (const Clock first : starts_of_former) {
+        const double needed = of(former, start) - of(former, std::min(first, start));
+        is_well |=
+            (replaced_[worker] || number == rest) && (is_exact ? of_former == needed : of_former >= needed);
+      }
+    }
+    if (!is_well) return false;
+  }
+  return true;
+}
+
+/// `number`: with all that the worker has pushed in clocks below `start`, which is not there.
+std::optional<std::string> Ledger::check_column_from(const Read& read, std::uint64_t key,
+                                                     std::uint32_t worker, double number, std::uint32_t copy,
+                                                     Clock start) {
   const std::vector<Push>& history = tables_[read.table].histories[key * workers_ + worker];
   // The pushes that the number holds.
   const double factor = copy + 1;
@@ -195,11 +276,14 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
       history[held].clock == history[held - 1].clock) {
     return fmt::format("holds a part of the updates of clock {} of worker {}", history[held].clock, worker);
   }
-  const Clock promised = std::max({consistency::min_clock_needed(rules.read_bound, read.clock),
-                                   read.barrier_clock, read.claimed.value_or(0)});
-  const Clock allowed = within_a_clock             ? kAll
-                        : rules.holds_updates_back ? std::min(read.clock, finished_[worker])
-                                                   : finished_[worker];
+  Clock promised = std::max({consistency::min_clock_needed(rules.read_bound, read.clock), read.barrier_clock,
+                             read.claimed.value_or(0)});
+  if (replaced_[worker]) promised = std::min(promised, *replaced_[worker]);
+  // Who does a clock again that some servers have of the process before it may find others' updates of it.
+  const bool does_again = read.clock < finished_before(read.reader);
+  const Clock allowed = within_a_clock                            ? kAll
+                        : rules.holds_updates_back && !does_again ? std::min(read.clock, finished_[worker])
+                                                                  : finished_[worker];
   // If somebody has died, only pushes that had ended must be there (checked above): the dead worker may seem
   // to be at an earlier clock.
   if (!expects_losses_ && held < count_below(history, promised)) {
@@ -207,7 +291,7 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
                        count_below(history, promised), promised,
                        promised == read.claimed ? " (which the table counts as seen)" : "");
   }
-  if (allowed != kAll && held > count_below(history, allowed)) {
+  if (allowed != kAll && held > count_below(history, std::max(allowed, start))) {
     return fmt::format("holds {} updates of worker {}, only {} were made at clocks below {}", held, worker,
                        count_below(history, allowed), allowed);
   }
@@ -300,7 +384,9 @@ std::optional<std::string> Ledger::check_final(std::uint32_t table, std::uint64_
                               : history.empty() ? 0
                                                 : static_cast<double>(history.back().sum) * (copy + 1);
       const double number = row[worker * shape.copies + copy];
-      if (number == expected) continue;
+      if (replaced_[worker]) continue;
+      if (formers_[worker] && is_replaced_well(table, key, worker, row)) continue;
+      if (number == expected && !formers_[worker]) continue;
       // If somebody has died, some of the last pushes may be missing.
       const std::size_t least = expects_losses_ ? floor.pushes[worker * shape.copies + copy] : history.size();
       const bool is_sum = number == 0 || std::any_of(history.begin(), history.end(), [&](const Push& push) {

@@ -5,6 +5,10 @@
 // model promises an order of updates, a last column takes numbers of all workers whose sum tells the order.
 // If updates are applied at once, all workers count in the last column (History checks it). If means are
 // weighted, the ledger computes the weighted sums itself, and compares.
+//
+// A process that takes a worker's place is a worker of its own here, with columns of its own: a *spare*,
+// until it is one. So it can be told which of the two has made an update: of each clock that the one before
+// had not finished at all servers, its updates are there and none of the spare's, or those of the spare.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +82,8 @@ struct Read {
 
 class Ledger {
  public:
-  Ledger(std::vector<TableShape> tables, std::uint32_t workers);
+  /// `spares`: workers beyond these.
+  Ledger(std::vector<TableShape> tables, std::uint32_t workers, std::uint32_t spares = 0);
 
   /// To be called before the push itself.
   void push(std::uint32_t worker, std::uint32_t table, std::uint64_t key, std::int64_t delta, double ordered);
@@ -94,6 +99,8 @@ class Ledger {
   }
   /// To be called before the session ends: others may see everything that the worker has pushed.
   void leave(std::uint32_t worker) { finished_[worker] = kAll; }
+  /// `spare` takes the place of `former`, which is dead, and begins at that clock.
+  void replace(std::uint32_t former, std::uint32_t spare, consistency::Clock clock);
   /// Somebody dies: from now on, anybody's pushes that have not ended may never be applied.
   void expect_losses() { expects_losses_ = true; }
   /// The worker's pushes to this key have returned. They have been applied if the model promises that.
@@ -138,6 +145,19 @@ class Ledger {
 
   std::optional<std::string> check_column(const Read& read, std::uint64_t key, std::uint32_t worker,
                                           double number, std::uint32_t copy);
+  std::optional<std::string> check_column_from(const Read& read, std::uint64_t key, std::uint32_t worker,
+                                               double number, std::uint32_t copy, consistency::Clock start);
+  /// It is not there yet, or is replaced.
+  [[nodiscard]] bool is_away(std::uint32_t worker) const {
+    return replaced_[worker].has_value() || (worker >= at_a_time_ && !formers_[worker]);
+  }
+  [[nodiscard]] consistency::Clock finished_before(std::uint32_t worker) const;
+  [[nodiscard]] std::vector<consistency::Clock> possible_starts(std::uint32_t worker) const;
+  /// What a worker has pushed to a key in clocks below that one.
+  [[nodiscard]] std::int64_t sum_below(std::uint32_t table, std::uint64_t key, std::uint32_t worker,
+                                       consistency::Clock clock) const;
+  [[nodiscard]] bool is_replaced_well(std::uint32_t table, std::uint64_t key, std::uint32_t worker,
+                                      std::span<const double> row) const;
   std::optional<std::string> check_weighted_column(const Read& read, std::uint64_t key, std::uint32_t worker,
                                                    double number, std::uint32_t copy) const;
   [[nodiscard]] consistency::Clock applied_before(std::uint32_t reader, std::uint32_t worker) const;
@@ -150,7 +170,11 @@ class Ledger {
   [[nodiscard]] double ordered_sum(std::uint32_t table, std::uint64_t key, consistency::Clock below) const;
 
   const std::vector<TableShape> shapes_;
-  const std::uint32_t workers_;
+  const std::uint32_t at_a_time_;                            ///< workers without spares
+  const std::uint32_t workers_;                              ///< with spares
+  std::vector<std::optional<std::uint32_t>> formers_;        ///< by worker: whose place it has taken
+  std::vector<std::optional<consistency::Clock>> starts_;    ///< by worker: at which clock it did
+  std::vector<std::optional<consistency::Clock>> replaced_;  ///< by worker: at which clock another one did
   std::vector<Table> tables_;
   bool expects_losses_ = false;
   std::vector<consistency::Clock> finished_;  ///< by worker: clocks below it may be seen by others

@@ -56,6 +56,8 @@ std::string_view to_string(Model model) {
       return "failover";
     case Model::kRepair:
       return "repair";
+    case Model::kReplacement:
+      return "replacement";
     case Model::kVap:
       break;
   }
@@ -103,6 +105,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kCheckpoints:
     case Model::kFailover:
     case Model::kRepair:
+    case Model::kReplacement:
     case Model::kVap:
       break;
   }
@@ -493,9 +496,47 @@ Scenario make_repair(std::uint64_t seed) {
   return scenario;
 }
 
+/// A scenario of another model, or of failover or repair, in which workers die at random moments, some again
+/// and again, and other processes take their places.
+Scenario make_replacement(std::uint64_t seed) {
+  constexpr std::array kOf = {Model::kBsp,          Model::kBsp,   Model::kSsp, Model::kEssp,
+                              Model::kBoundedDelay, Model::kAsp,   Model::kVap, Model::kSequential,
+                              Model::kFailover,     Model::kRepair};
+  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kReplacement));
+  const Model of = kOf[below(random, kOf.size())];
+  Scenario scenario = make_scenario(of, seed);
+  // Those with other kinds of work, or with numbers that all workers weigh together.
+  const auto is_other = [&] {
+    return scenario.churn || !scenario.row_tables.empty() || !scenario.examples.empty() ||
+           scenario.tables.empty() ||
+           std::any_of(scenario.tables.begin(), scenario.tables.end(), [](const TableShape& table) {
+             return consistency::rules_of(table.model).weighs_means;
+           });
+  };
+  for (std::uint64_t other = seed; is_other();) scenario = make_scenario(of, other += 1'000'003);
+  std::erase_if(scenario.disasters, [](const Strike& strike) {
+    return !strike.is_of_a_server() ||
+           (strike.what != Disaster::kServerDies && strike.what != Disaster::kCopyDies);
+  });
+  if (of != Model::kFailover && of != Model::kRepair) scenario.disasters.clear();
+  for (TableShape& table : scenario.tables) table.ordered = table.shared = false;  // numbers of all workers
+  const std::uint64_t deaths = 1 + below(random, 3);
+  scenario.spares = static_cast<std::uint32_t>(deaths);
+  auto victim = static_cast<std::uint32_t>(below(random, scenario.workers));
+  for (std::uint64_t death = 0; death < deaths; ++death) {
+    if (chance(random, 0.5)) victim = static_cast<std::uint32_t>(below(random, scenario.workers));
+    scenario.disasters.push_back({.what = Disaster::kWorkerIsReplaced,
+                                  .victim = victim,
+                                  .delay = microseconds(small(random, 6000)),
+                                  .early = chance(random, 0.2)});
+  }
+  return scenario;
+}
+
 }  // namespace
 
 Scenario make_scenario(Model model, std::uint64_t seed) {
+  if (model == Model::kReplacement) return make_replacement(seed);
   if (model == Model::kFailover) return make_failover(seed);
   if (model == Model::kRepair) return make_repair(seed);
   if (model == Model::kCheckpoints) return make_checkpoints(seed);
@@ -649,6 +690,10 @@ std::string to_string(const Strike& strike) {
         return of("worker {} has no memory");
       case Disaster::kServerLacksMemory:
         return of("server {} has no memory");
+      case Disaster::kWorkerIsReplaced:
+        return fmt::format("worker {} dies after {} us{}, and is replaced", strike.victim,
+                           std::chrono::duration_cast<microseconds>(strike.delay).count(),
+                           strike.early ? " of the job" : "");
       case Disaster::kStranger:
         return of("a stranger comes to server {}");
       case Disaster::kTraitor:
@@ -694,7 +739,7 @@ std::string to_string(const Scenario& scenario) {
   }
   for (const TableShape& table : scenario.tables) {
     text += fmt::format("; table {}, {} rows of {} values", to_string(table.model), table.rows,
-                        table.width(scenario.workers));
+                        table.width(scenario.workers + scenario.spares));
     if (table.sparse)
       text += fmt::format(" of sparse keys, {} in a segment at most", scenario.keys_of_segment);
     if (table.moves) text += table.intents ? ", which move by intents" : ", which move";

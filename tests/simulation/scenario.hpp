@@ -30,8 +30,9 @@ enum class Disaster : std::uint8_t {
   kAllStop,  ///< all nodes, which go on at the same time
   kWorkerLacksMemory,
   kServerLacksMemory,
-  kStranger,  ///< connects to a server and breaks rules, without having been a worker
-  kTraitor,   ///< a worker breaks rules
+  kStranger,          ///< connects to a server and breaks rules, without having been a worker
+  kTraitor,           ///< a worker breaks rules
+  kWorkerIsReplaced,  ///< it dies, and another process takes its place
 };
 /// A disaster in a job.
 struct Strike {
@@ -57,7 +58,8 @@ struct Strike {
   }
   /// The job goes on as if nothing had happened.
   [[nodiscard]] bool is_harmless() const {
-    return what == Disaster::kStranger || what == Disaster::kAllStop || is_short_stop();
+    return what == Disaster::kStranger || what == Disaster::kAllStop || what == Disaster::kWorkerIsReplaced ||
+           is_short_stop();
   }
   [[nodiscard]] bool is_short_stop() const {
     return is_stop() && what != Disaster::kAllStop && length <= kShortStop;
@@ -109,6 +111,7 @@ struct Scenario {
   Duration slowest_news{0};   ///< of another configuration
   std::uint32_t readers = 0;  ///< the first of the workers push nothing, and read much in a clock
   std::uint32_t workers = 1;
+  std::uint32_t spares = 0;  ///< processes that may take the places of workers
   std::uint32_t lanes = 1;
   bool lane_tasks = false;  ///< each lane is driven by a task of its own, not by its server's
   std::int64_t clocks = 1;

@@ -78,7 +78,8 @@ JobResult counts_of(Model model, std::uint64_t seeds) {
     for (std::uint64_t JobResult::*const count :
          {&JobResult::ended_early, &JobResult::rows_localized, &JobResult::rows_moved_by_intent,
           &JobResult::rows_replicated, &JobResult::replicas_used, &JobResult::checkpoints,
-          &JobResult::resumed, &JobResult::failovers, &JobResult::joins, &JobResult::losses})
+          &JobResult::resumed, &JobResult::failovers, &JobResult::joins, &JobResult::replacements,
+          &JobResult::losses})
       all.*count += result.*count;
   }
   return all;
@@ -119,6 +120,12 @@ TEST(RepairSimulationTest, OtherCopiesJoin) {
   const JobResult counts = counts_of(Model::kRepair, 100);
   EXPECT_GT(counts.failovers, 80U);
   EXPECT_GT(counts.joins, 80U);
+}
+
+TEST(ReplacementSimulationTest, OtherProcessesTakeThePlacesOfWorkers) {
+  const JobResult counts = counts_of(Model::kReplacement, 100);
+  EXPECT_GT(counts.replacements, 80U);
+  EXPECT_GT(counts.failovers, 5U);
 }
 
 /// A row moves all the time. A worker that is 30 times slower than the others must reach it, too.

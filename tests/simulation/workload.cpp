@@ -95,7 +95,8 @@ class Workload {
       : world_(world),
         scenario_(scenario),
         session_(session),
-        rank_(session.rank()),
+        identity_(world.identity(session.rank())),
+        rank_(identity_.number),
         saver_(world, scenario, session),
         random_(scenario.seed * 1009 + rank_ + 1),
         later_(scenario.seed * 1013 + rank_ + 1),
@@ -135,6 +136,9 @@ class Workload {
   absl::Status intend(std::uint32_t table);
   absl::Status intend_over(Clock to);
   absl::Status clock(ClockEnd end);
+  absl::Status note_that_it_is_there();
+  absl::Status pass_clock(ClockEnd end);
+  absl::Status push_for_nothing();
   absl::Status pull_what_was_pushed_to_it();
   absl::Status pull_what_came_back();
   absl::Status check_that_intents_end();
@@ -166,7 +170,7 @@ class Workload {
   [[nodiscard]] std::vector<Key> some_keys(std::uint32_t table);
   [[nodiscard]] KeyRange some_range(std::uint32_t table);
   [[nodiscard]] std::size_t width(std::uint32_t table) const {
-    return shape(table).width(session_.workers());
+    return shape(table).width(session_.workers() + scenario_.spares);
   }
   [[nodiscard]] const TableShape& shape(std::uint32_t table) const { return scenario_.tables[table]; }
   /// Not under eager pushes: one that is on its way may be older than a row that was read meanwhile, and
@@ -176,7 +180,7 @@ class Workload {
     const bool may_be_older = scenario_.calls && rules(table).cache != consistency::CacheRule::kNever;
     return !scenario_.async_pulls && !rules(table).pushes_eagerly && !may_be_older;
   }
-  [[nodiscard]] bool only_reads() const { return rank_ < scenario_.readers; }
+  [[nodiscard]] bool only_reads() const { return session_.rank() < scenario_.readers; }
   [[nodiscard]] std::uint32_t some_table() {
     return static_cast<std::uint32_t>(below(random_, tables_.size()));
   }
@@ -187,7 +191,8 @@ class Workload {
   World& world_;
   const Scenario& scenario_;
   Session& session_;
-  const std::uint32_t rank_;
+  const World::Identity identity_;
+  const std::uint32_t rank_;  ///< in the history; of the session only where no process has another's place
   Saver saver_;
   std::mt19937_64 random_;
   std::mt19937_64 later_;  ///< for choices that were added later, so that older seeds keep their meaning
@@ -233,13 +238,16 @@ absl::Status Workload::open_tables() {
 absl::Status Workload::run() {
   register_functions();
   RETURN_IF_ERROR(open_tables());
-  world_.joined(rank_);
+  world_.joined(session_.rank());
+  RETURN_IF_ERROR(note_that_it_is_there());
   RETURN_IF_ERROR(resume());
   Clock rests_until = 0;
   for (Clock clock = session_.current_clock(); clock < scenario_.clocks; ++clock) {
-    const bool leaves = clock == scenario_.leaves_at[rank_];
+    const bool leaves = clock == scenario_.leaves_at[session_.rank()];
     if (cursor_) {
       RETURN_IF_ERROR(iterate(leaves ? below(random_, 4) : UINT64_MAX));
+    } else if (session_.is_catching_up()) {
+      // The process before it has done that.
     } else if (clock >= rests_until) {
       if (rests_until > 0 && clock == rests_until) RETURN_IF_ERROR(pull());
       constexpr std::uint64_t kMostOfReaders = 80;
@@ -272,7 +280,8 @@ absl::Status Workload::run() {
 
 void Workload::begin_examples(std::uint64_t first) {
   if (scenario_.examples.empty()) return;
-  cursor_.emplace(session_, DataCursor::Options{scenario_.examples[rank_], scenario_.mini_batch, first});
+  cursor_.emplace(session_,
+                  DataCursor::Options{scenario_.examples[session_.rank()], scenario_.mini_batch, first});
 }
 
 /// The next example, and what count() has counted.
@@ -433,8 +442,13 @@ absl::Status Workload::push() {
             chance(calls_, 0.3) && pulls_.empty()) {
           const std::vector<double> numbers(updates.begin(), updates.end());
           const Asked as_list(shape(table), keys, /*as_range=*/false);
-          RETURN_IF_ERROR(to.call(AddToRows::kName, as_list.of(), numbers).status());
-          return note(PushEnded{rank_, table, keys});
+          const absl::Status called = to.call(AddToRows::kName, as_list.of(), numbers).status();
+          // Some server may have this clock of the process before.
+          const bool is_refused = identity_.former && absl::IsFailedPrecondition(called);
+          if (!is_refused) {
+            RETURN_IF_ERROR(called);
+            return note(PushEnded{rank_, table, keys});
+          }
         }
         const bool holds = shape(table).moves && chance(later_, 0.3);
         const absl::Status status =
@@ -631,7 +645,34 @@ absl::Status Workload::end_pulls() {
   return absl::OkStatus();
 }
 
+/// It takes another's place, and goes on from here.
+absl::Status Workload::note_that_it_is_there() {
+  if (!identity_.former || session_.is_catching_up()) return absl::OkStatus();
+  return note(Replacement{*identity_.former, rank_, session_.current_clock()});
+}
+
+absl::Status Workload::pass_clock(ClockEnd end) {
+  trace([&] { return fmt::format("worker {} passes clock {}", rank_, session_.current_clock()); });
+  // What it pushes now must not count.
+  if (end == ClockEnd::kClock && chance(later_, 0.3)) RETURN_IF_ERROR(push_for_nothing());
+  RETURN_IF_ERROR(end == ClockEnd::kClock ? session_.clock() : session_.barrier());
+  if (end != ClockEnd::kClock) barrier_clock_ = session_.current_clock();
+  return note_that_it_is_there();
+}
+
+absl::Status Workload::push_for_nothing() {
+  const std::uint32_t table = some_table();
+  const std::vector<Key> keys = some_keys(table);
+  return std::visit(
+      [&]<class Value>(Table<Value>& to) {
+        const std::vector<Value> updates(keys.size() * width(table), 1);
+        return to.push(Asked(shape(table), keys, /*as_range=*/false).of(), updates);
+      },
+      tables_[table]);
+}
+
 absl::Status Workload::clock(ClockEnd end) {
+  if (session_.is_catching_up()) return pass_clock(end);
   RETURN_IF_ERROR(end_pulls());
   RETURN_IF_ERROR(note(ClockBegins{rank_}));
   trace([&] {
@@ -653,7 +694,7 @@ absl::Status Workload::clock(ClockEnd end) {
 /// ESSP: rows that a worker has read are pushed to it, so that after a barrier it needs no one-sided reads
 /// for them.
 absl::Status Workload::pull_what_was_pushed_to_it() {
-  if (!world_.reads(rank_)) return absl::OkStatus();
+  if (!world_.reads(session_.rank())) return absl::OkStatus();
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
     // A row of a sparse table that was not there yet has no subscription.
     if (!rules(table).pushes_eagerly || shape(table).cache_rows < shape(table).rows || shape(table).sparse ||
@@ -661,9 +702,9 @@ absl::Status Workload::pull_what_was_pushed_to_it() {
       continue;
     }
     const std::vector<Key> keys(pulled_[table].begin(), pulled_[table].end());
-    const std::uint64_t before = *world_.reads(rank_);
+    const std::uint64_t before = *world_.reads(session_.rank());
     RETURN_IF_ERROR(pull_and_check(table, Asked(shape(table), keys, /*as_range=*/false), keys));
-    if (const std::uint64_t reads = *world_.reads(rank_) - before; reads > 0) {
+    if (const std::uint64_t reads = *world_.reads(session_.rank()) - before; reads > 0) {
       return note_wrong(fmt::format(
           "worker {} needed {} reads at clock {} for rows of table {} ({}) to which it has subscribed", rank_,
           reads, session_.current_clock(), table, to_string(shape(table).model)));
@@ -679,18 +720,20 @@ absl::Status Workload::pull_what_came_back() {
     const std::uint64_t room_in_each_part = 2ULL * scenario_.servers * scenario_.lanes;
     return rules(table).pushes_eagerly && !shape(table).sparse &&
            shape(table).cache_rows < shape(table).rows && shape(table).cache_rows >= room_in_each_part &&
-           world_.reads(rank_).has_value();
+           world_.reads(session_.rank()).has_value();
   };
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
     if (!is_meant(table)) continue;
     const std::vector<Key> one = {shape(table).rows / 2};
     const Asked asked(shape(table), one, /*as_range=*/true);
-    RETURN_IF_ERROR(pull_and_check(table, asked, one));
+    if (!session_.is_catching_up()) RETURN_IF_ERROR(pull_and_check(table, asked, one));
+    const bool is_late = session_.is_catching_up();
     RETURN_IF_ERROR(clock(ClockEnd::kBarrier));  // subscribes
     RETURN_IF_ERROR(clock(ClockEnd::kBarrier));
-    const std::uint64_t before = *world_.reads(rank_);
+    if (is_late) continue;
+    const std::uint64_t before = *world_.reads(session_.rank());
     RETURN_IF_ERROR(pull_and_check(table, asked, one));
-    if (*world_.reads(rank_) == before) continue;
+    if (*world_.reads(session_.rank()) == before) continue;
     return note_wrong(
         fmt::format("worker {} had to read key {} of table {} ({}), which it caches, at clock {}", rank_,
                     one.front(), table, to_string(shape(table).model), session_.current_clock()));

@@ -70,6 +70,26 @@ class TypedTable final : public Base {
     if (!this->is_ready(keys, values)) [[unlikely]]
       return this->check_ready(keys.all(), values);
     this->session_.counters().rows_pushed += keys.size();
+    if (this->session_.does_again()) [[unlikely]]
+      return push_what_is_missing(keys.all(), updates, wait);
+    return push_all(keys, updates, wait);
+  }
+
+  /// A process that was this worker has done this clock at some servers: they have its updates.
+  [[gnu::noinline]] absl::Status push_what_is_missing(const Keys& keys, const std::byte* updates, bool wait) {
+    const std::size_t row_bytes = this->layout_.row_bytes;
+    std::vector<Key> missing;
+    std::vector<std::byte> theirs;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (this->part_of(keys[i]).link->former_clock > this->session_.current_clock()) continue;
+      missing.push_back(keys[i]);
+      theirs.insert(theirs.end(), updates + i * row_bytes, updates + (i + 1) * row_bytes);
+    }
+    return missing.empty() ? absl::OkStatus() : push_all(KeyList{missing}, theirs.data(), wait);
+  }
+
+  template <class Keys>
+  [[gnu::always_inline]] absl::Status push_all(const Keys& keys, const std::byte* updates, bool wait) {
     if (!add_up(keys, updates)) [[unlikely]] {
       this->session_.fail(absl::ResourceExhaustedError("no memory left for the update buffer"));
       return this->session_.status();
@@ -524,6 +544,12 @@ absl::StatusOr<std::shared_ptr<Operation>> FixedTable::start_call(std::string_vi
   const bool is_of_nothing = !keys.is_range() && keys.size() == 0;
   const auto bound = protocol::BoundFunction::find(function, layout_.rule, numbers_a_key, !is_of_nothing);
   if (!bound.ok()) return bound.status();
+  if (bound->changes_rows() && session_.does_again()) {
+    return absl::FailedPreconditionError(fmt::format(
+        "table \"{}\": \"{}\" cannot be called again by the process that takes the place of worker {}, since "
+        "some servers may have done it",
+        options_.name, function, session_.options().rank));
+  }
   const auto call =
       std::make_shared<FunctionCallOperation>(*this, std::string(function), *bound, keys, numbers);
   if (call->is_held_back() && wait) {

@@ -71,6 +71,22 @@ TEST(RunRecordTest, RefusesWhatNoWorkerCanSay) {
   EXPECT_FALSE(record.add(report(2, 1, 1, 1), 0).ok());
 }
 
+TEST(RunRecordTest, AProcessInAWorkersPlaceMayReportAgain) {
+  RunRecord record = two_workers();
+  for (std::int64_t iteration = 1; iteration <= 2; ++iteration)
+    ASSERT_TRUE(record.add(report(0, iteration, 1, 4), 0).ok());
+  record.replace(0);
+  for (std::int64_t iteration = 1; iteration <= 2; ++iteration) {
+    const auto again = record.add(report(0, iteration, 1, 0), 0);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_FALSE(again->has_value());
+  }
+  EXPECT_EQ(record.training_seconds(), 2) << "what was reported before counts";
+  const auto complete = record.add(report(1, 1, 1, 4), 0);
+  ASSERT_TRUE(complete.ok() && complete->has_value());
+  EXPECT_FALSE(record.add(report(1, 1, 1, 4), 0).ok()) << "the other one is not replaced";
+}
+
 TEST(RunRecordTest, AfterGoingBackIterationsComeAgain) {
   RunRecord record = two_workers();
   for (std::int64_t iteration = 1; iteration <= 3; ++iteration) {

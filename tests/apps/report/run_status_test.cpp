@@ -72,7 +72,7 @@ TEST(RunStatusTest, SaysHowFarWorkersAreAndWhatHasHappened) {
 
 TEST(RunStatusTest, EventsHaveNames) {
   for (const auto kind : {RunEvent::Kind::kFailover, RunEvent::Kind::kJoin, RunEvent::Kind::kNoJoin,
-                          RunEvent::Kind::kSilence, RunEvent::Kind::kRestart}) {
+                          RunEvent::Kind::kSilence, RunEvent::Kind::kRestart, RunEvent::Kind::kReplacement}) {
     EXPECT_EQ(event_kind_of(name_of(kind)), kind);
   }
   EXPECT_EQ(event_kind_of("nonsense"), std::nullopt);
