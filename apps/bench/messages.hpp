@@ -65,7 +65,7 @@ struct Message {
   /// Of a histogram of times: as many as there is room for. Returns how many these are.
   std::size_t set_buckets(std::span<const Samples::Bucket> buckets) {
     value = std::min(buckets.size(), kMostBuckets);
-    std::memcpy(text_bytes.data(), buckets.data(), value * sizeof(Samples::Bucket));
+    if (value > 0) std::memcpy(text_bytes.data(), buckets.data(), value * sizeof(Samples::Bucket));
     return value;
   }
   [[nodiscard]] std::vector<Samples::Bucket> buckets() const {
