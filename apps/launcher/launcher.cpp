@@ -382,8 +382,8 @@ void Launcher::on_end(Child& child, int wait_status) {
       judge_end(child.process.name(), wait_status, child.history, memory_kills_before_);
   if (failed && may_go_back(child, *failed)) {
     monitor_.print(
-        "what a worker knows is lost with it; with --checkpoint FOLDER --restarts N a run goes back "
-        "to its newest checkpoint");
+        "with --checkpoint FOLDER --restarts N a run goes back to its newest checkpoint when a worker dies "
+        "that no other process can replace");
   }
   if (failed) fail(*failed->cause, std::move(failed->status));
   // It has not saved: it had not even begun.
