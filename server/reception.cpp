@@ -38,8 +38,8 @@ bool Reception::must_wait(const protocol::Hello& hello) const {
   if (is_replicated && hello.configuration > job_.chain.configuration()) return true;
   if (hello.worker >= job_.workers.size() || job_.workers[hello.worker] == nullptr) return false;
   const Peer& known = *job_.workers[hello.worker];
-  // Nothing may come from the process before it after this.
-  if (replaces(hello) && known.connection != nullptr) return true;
+  // Nothing may come from the process before it after this. Where nobody is replaced, it is refused at once.
+  if (job_.options.replaces_workers && replaces(hello) && known.connection != nullptr) return true;
   // What this copy has and others have not yet, may be lost with it. The worker has to keep that, and cannot
   // once the welcome has told that it is here.
   return is_replicated && hello.is_back && known.messages_counted < known.messages;

@@ -237,8 +237,8 @@ class SessionCore {
   Lead lead_;
   consistency::Clock clock_ = 0;
   consistency::Clock barrier_clock_ = 0;
-  consistency::Clock done_before_ =
-      0;  ///< by a process that was this worker: at some server, clocks below it
+  /// Some server has all of the clocks below it from processes that were this worker before.
+  consistency::Clock done_before_ = 0;
   Iteration iteration_;
   Checkpointing checkpointing_{*this};
   Mending mending_;

@@ -48,7 +48,7 @@ struct RunEvent {
     kFailover,     ///< a copy of a server has died, and others go on
     kJoin,         ///< a copy has all that the others have
     kNoJoin,       ///< a copy has died before that
-    kSilence,      ///< a copy was ended, since it showed no sign of life
+    kSilence,      ///< a process was ended, since it showed no sign of life
     kRestart,      ///< all have begun anew from a checkpoint, or from the beginning
     kReplacement,  ///< a worker's process has died, and another one takes its place
   };

@@ -121,6 +121,10 @@ std::vector<float> rows_after(const ServerThreads& servers, const ConsistencyMod
   return rows.ok() ? *rows : std::vector<float>();
 }
 
+void expect_good_end(ServerThreads& servers) {
+  for (const absl::Status& status : servers.join(kPatienceAtTheEnd)) EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(ReplacementTest, OfAnUnfinishedClockNothingCountsUnderBsp) {
   ServerThreads servers(with_replacements());
   DyingWorker victim(servers, "bsp");
@@ -130,7 +134,7 @@ TEST(ReplacementTest, OfAnUnfinishedClockNothingCountsUnderBsp) {
   std::vector<bool> was_catching_up;
   EXPECT_THAT(rows_after(servers, Bsp{}, &was_catching_up), ElementsAre(22, 22));
   EXPECT_THAT(was_catching_up, ElementsAre(false, false));
-  for (const absl::Status& status : servers.join(kPatienceAtTheEnd)) EXPECT_TRUE(status.ok()) << status;
+  expect_good_end(servers);
 }
 
 TEST(ReplacementTest, AFinishedClockCountsAndIsNotDoneAgain) {
@@ -144,7 +148,7 @@ TEST(ReplacementTest, AFinishedClockCountsAndIsNotDoneAgain) {
   std::vector<bool> was_catching_up;
   EXPECT_THAT(rows_after(servers, Bsp{}, &was_catching_up), ElementsAre(112, 112));
   EXPECT_THAT(was_catching_up, ElementsAre(true, false));
-  for (const absl::Status& status : servers.join(kPatienceAtTheEnd)) EXPECT_TRUE(status.ok()) << status;
+  expect_good_end(servers);
 }
 
 TEST(ReplacementTest, AClockThatOneServerHasIsDoneAgainForTheOther) {
@@ -159,7 +163,7 @@ TEST(ReplacementTest, AClockThatOneServerHasIsDoneAgainForTheOther) {
     std::vector<bool> was_catching_up;
     EXPECT_THAT(rows_after(servers, consistency, &was_catching_up), ElementsAre(112, 22));
     EXPECT_THAT(was_catching_up, ElementsAre(false, false));
-    for (const absl::Status& status : servers.join(kPatienceAtTheEnd)) EXPECT_TRUE(status.ok()) << status;
+    expect_good_end(servers);
   }
 }
 
@@ -169,7 +173,7 @@ TEST(ReplacementTest, WhatHasComeCountsUnderSsp) {
   victim.push(0, 100);
   victim.die();
   EXPECT_THAT(rows_after(servers, Ssp{.staleness = 1}), ElementsAre(122, 22));
-  for (const absl::Status& status : servers.join(kPatienceAtTheEnd)) EXPECT_TRUE(status.ok()) << status;
+  expect_good_end(servers);
 }
 
 TEST(ReplacementTest, AProcessMayDieInAWorkersPlace) {
@@ -203,12 +207,20 @@ TEST(ReplacementTest, AnIncarnationBeforeIsRefused) {
 }
 
 TEST(ReplacementTest, IsRefusedInAJobThatWaitsForNobody) {
-  ServerThreads servers({.servers = kServersOfSums, .workers = 2});
+  ClusterOptions in_vain = with_replacements();
+  in_vain.replaces_workers = false;
+  ServerThreads servers(in_vain);
   SessionOptions options = servers.session_options(1);
   options.incarnation = 1;
+  options.timeout_ms = 5000;
   const auto refused = Session::connect(options);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(message_of(refused.status()), HasSubstr("a job that waits for nobody"));
+  const DyingWorker lives(servers, "bsp");
+  options.transport = servers.session_options(1).transport;
+  const auto also_refused = Session::connect(options);
+  ASSERT_FALSE(also_refused.ok());
+  EXPECT_THAT(message_of(also_refused.status()), HasSubstr("a job that waits for nobody"));
 }
 
 TEST(ReplacementTest, FunctionsThatChangeRowsAreNotCalledAgain) {
