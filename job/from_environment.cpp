@@ -83,7 +83,11 @@ class OwnServer {
                                                           ServerOptions options) {
     auto transport = backend.make(how);
     if (!transport.ok()) return transport.status();
-    options.address = backend.fresh_address(ServerPlace::fresh(::getpid(), options.rank).text());
+    absl::StatusOr<std::string> own =
+        backend.fresh_address(ServerPlace::fresh(::getpid(), options.rank).text());
+    if (backend.reach == transport::Reach::kHosts) own = backend.fresh_address_for_hosts();
+    if (!own.ok()) return own.status();
+    options.address = *std::move(own);
     auto server = server::Server::create(**transport, options);
     if (!server.ok()) return server.status();
     std::string address = (*transport)->listening_address();
@@ -242,6 +246,7 @@ transport::BackendOptions how_of(const NetworkOptions& network,
 /// What the processes that mpirun or srun has started tell each other.
 constexpr const char* kHost = "verbena.host";
 constexpr const char* kServer = "verbena.server";
+constexpr const char* kUsable = "verbena.transports";
 constexpr const char* kVerdict = "verbena.verdict";
 
 /// One process of many. All meet three times: before they find out what they need, when each has it, and when
@@ -253,6 +258,8 @@ class Member {
 
   absl::Status take_place() {
     RETURN_IF_ERROR(rendezvous_.put(kHost, host_identity()));
+    RETURN_IF_ERROR(rendezvous_.put(
+        kUsable, transport::usable_schemes(transport::Reach::kHosts, how_of(options_.network, nullptr, 1))));
     if (rendezvous_.rank() == 0) RETURN_IF_ERROR(put_secret(rendezvous_));
     RETURN_IF_ERROR(rendezvous_.fence(kMeetingPatience, [] { return false; }));
     RETURN_IF_ERROR(meet(prepare(), "prepared"));
@@ -296,8 +303,11 @@ class Member {
         std::ranges::find(with_server_, host, [&](std::uint32_t other) { return hosts_[other]; });
     const auto node = static_cast<std::uint32_t>(own - with_server_.begin());
     const bool one_host = with_server_.size() == 1;
+    const absl::StatusOr<const transport::Backend*> between_hosts =
+        transport::common_backend(transport::Reach::kHosts, usable_);
+    if (!one_host && !between_hosts.ok()) return between_hosts.status();
     const transport::Backend& backend =
-        transport::default_backend(one_host ? transport::Reach::kHost : transport::Reach::kHosts);
+        one_host ? transport::default_backend(transport::Reach::kHost) : **between_hosts;
     const transport::BackendOptions how =
         how_of(options_.network, *secret, static_cast<std::size_t>(std::ranges::count(hosts_, host)) + 1);
     if (*own == rank) RETURN_IF_ERROR(start_server(backend, how, node));
@@ -316,6 +326,9 @@ class Member {
       if (!host.ok()) return host.status();
       if (std::ranges::find(hosts_, *host) == hosts_.end()) with_server_.push_back(rank);
       hosts_.push_back(*std::move(host));
+      absl::StatusOr<std::string> usable = rendezvous_.get(rank, kUsable);
+      if (!usable.ok()) return usable.status();
+      usable_.push_back(*std::move(usable));
     }
     return absl::OkStatus();
   }
@@ -337,6 +350,7 @@ class Member {
   Rendezvous& rendezvous_;
   SessionOptions& options_;
   std::vector<std::string> hosts_;          ///< by rank
+  std::vector<std::string> usable_;         ///< transport::usable_schemes() between hosts, by rank
   std::vector<std::uint32_t> with_server_;  ///< ranks, ascending: the first on each host
 };
 

@@ -7,7 +7,11 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "transport/host_port.hpp"
 #include "transport/shm/shm_transport.hpp"
+#include "transport/tcp/tcp_transport.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
 namespace verbena::transport {
@@ -17,7 +21,7 @@ namespace {
 /// A table, and not objects that register themselves before main(): the linker takes from a static library
 /// only what the program refers to.
 std::deque<Backend> built_in_backends() {
-  return {shm::backend(), verbs::backend()};
+  return {shm::backend(), verbs::backend(), tcp::backend()};
 }
 
 /// A deque, so that registered backends stay at their place in memory.
@@ -44,6 +48,13 @@ std::string Backend::address(std::string_view place) const {
 
 std::string Backend::fresh_address(std::string_view name) const {
   return address(reach == Reach::kHost ? name : ":0");
+}
+
+absl::StatusOr<std::string> Backend::fresh_address_for_hosts() const {
+  if (!own_host) return fresh_address("");
+  const absl::StatusOr<std::string> host = own_host();
+  if (!host.ok()) return host.status();
+  return address(to_string(HostPort{.host = *host, .port = 0}));
 }
 
 absl::Status register_backend(Backend backend) {
@@ -108,6 +119,26 @@ const Backend& default_backend(Reach reach) {
   // Each reach has a built-in backend.
   const std::vector<const Backend*> all = backends();
   return **std::ranges::find(all, reach, [](const Backend* backend) { return backend->reach; });
+}
+
+std::string usable_schemes(Reach reach, const BackendOptions& options) {
+  std::vector<std::string> usable;
+  for (const Backend* backend : backends()) {
+    if (backend->reach == reach && (!backend->find_device || backend->find_device(options).ok()))
+      usable.push_back(backend->scheme);
+  }
+  return absl::StrJoin(usable, ",");
+}
+
+absl::StatusOr<const Backend*> common_backend(Reach reach, const std::vector<std::string>& usable) {
+  for (const Backend* backend : backends()) {
+    const auto has_it = [&](const std::string& schemes) {
+      const std::vector<std::string> all = absl::StrSplit(schemes, ',');
+      return std::ranges::find(all, backend->scheme) != all.end();
+    };
+    if (backend->reach == reach && std::ranges::all_of(usable, has_it)) return backend;
+  }
+  return absl::FailedPreconditionError("there is no transport that all hosts of this job can use");
 }
 
 std::string_view place_of(std::string_view address) {

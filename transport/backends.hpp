@@ -71,6 +71,9 @@ struct Backend {
   /// UNAVAILABLE: it is not possible to look for one. An empty function if the backend uses no device.
   std::function<absl::StatusOr<RdmaDevice>(const BackendOptions&)> find_device = nullptr;
 
+  /// HOST under which other hosts know this one; an error if it has no address for that. An empty function if
+  /// an address without HOST, to listen at, is one for other hosts already.
+  std::function<absl::StatusOr<std::string>()> own_host = nullptr;
   /// Addresses at which processes of this user listen on this host. An empty function if that cannot be found
   /// out.
   std::function<std::vector<std::string>()> listening = nullptr;
@@ -79,6 +82,8 @@ struct Backend {
   /// An address to listen at that nobody else uses: at `name`, which the caller must choose so that it is
   /// unique, or at any free port.
   [[nodiscard]] std::string fresh_address(std::string_view name) const;
+  /// The same, for peers on other hosts, too. REQUIRES: its reach is kHosts.
+  [[nodiscard]] absl::StatusOr<std::string> fresh_address_for_hosts() const;
 };
 
 /// ALREADY_EXISTS if a backend has that scheme already. INVALID_ARGUMENT if the scheme is not made of
@@ -99,6 +104,13 @@ absl::StatusOr<std::unique_ptr<Transport>> open(std::string_view address, const 
 absl::StatusOr<const Backend*> backend_of(std::string_view address);
 /// The backend to use if nobody has chosen one: the first with that reach. There is always one.
 const Backend& default_backend(Reach reach);
+
+/// The schemes, separated by commas, of the backends with that reach that can be used on this host: those
+/// that need no device, and those for which there is one.
+std::string usable_schemes(Reach reach, const BackendOptions& options);
+/// The first backend with that reach that can be used on all hosts, each of which has said its
+/// usable_schemes(). FAILED_PRECONDITION if there is none.
+absl::StatusOr<const Backend*> common_backend(Reach reach, const std::vector<std::string>& usable);
 
 /// PLACE of SCHEME:PLACE; empty if there is none.
 std::string_view place_of(std::string_view address);

@@ -23,4 +23,9 @@ absl::StatusOr<HostPort> parse_host_port(std::string_view text) {
   return place;
 }
 
+std::string to_string(const HostPort& place) {
+  const bool brackets = place.host.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", brackets ? "[" : "", place.host, brackets ? "]" : "", place.port);
+}
+
 }  // namespace verbena::transport

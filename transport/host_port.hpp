@@ -16,5 +16,6 @@ struct HostPort {
 
 /// An IPv6 address must be in brackets. INVALID_ARGUMENT if `text` is not of that form.
 absl::StatusOr<HostPort> parse_host_port(std::string_view text);
+std::string to_string(const HostPort& place);
 
 }  // namespace verbena::transport

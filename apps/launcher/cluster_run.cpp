@@ -35,6 +35,7 @@ namespace {
 constexpr const char* kVerdict = "verbena.verdict";
 constexpr const char* kHost = "verbena.host";
 constexpr const char* kName = "verbena.name";
+constexpr const char* kUsable = "verbena.transports";
 constexpr const char* kLeader = "verbena.leader";
 
 std::string host_name() {
@@ -44,8 +45,9 @@ std::string host_name() {
 
 /// What this process knows of the others after the first fence.
 struct Others {
-  std::vector<std::string> hosts;  ///< identities, by rank
-  std::vector<std::string> names;  ///< host names, by rank
+  std::vector<std::string> hosts;   ///< identities, by rank
+  std::vector<std::string> names;   ///< host names, by rank
+  std::vector<std::string> usable;  ///< transport::usable_schemes() between hosts, by rank
   std::vector<Leader::Member> members;
 
   [[nodiscard]] bool one_host() const { return std::set(hosts.begin(), hosts.end()).size() == 1; }
@@ -144,8 +146,9 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
   RETURN_IF_ERROR(rendezvous.put(key, verdict.ok() ? "go" : "no"));
   if (first) {
     if (leads()) RETURN_IF_ERROR(job::put_secret(rendezvous));
-    for (const auto& [name, value] :
-         {std::pair(kHost, job::host_identity()), {kName, fmt::format("{} {}", ::getpid(), host_name())}}) {
+    for (const auto& [name, value] : {std::pair(kHost, job::host_identity()),
+                                      {kName, fmt::format("{} {}", ::getpid(), host_name())},
+                                      {kUsable, usable_between_hosts(run_.job.transport)}}) {
       RETURN_IF_ERROR(rendezvous.put(name, value));
     }
   }
@@ -174,6 +177,9 @@ absl::Status ClusterProcess::learn_of_others() {
     if (!host.ok()) return host.status();
     const absl::StatusOr<std::string> name = rendezvous.get(other, kName);
     if (!name.ok()) return name.status();
+    absl::StatusOr<std::string> usable = rendezvous.get(other, kUsable);
+    if (!usable.ok()) return usable.status();
+    others_.usable.push_back(*std::move(usable));
     const std::size_t space = name->find(' ');
     const bool server = other < run_.job.servers;
     others_.hosts.push_back(*std::move(host));
@@ -204,7 +210,14 @@ absl::Status ClusterProcess::prepare() {
 
 absl::Status ClusterProcess::decide_transport() {
   TransportOptions& chosen = run_.job.transport;
-  chosen = decided(chosen, others_.one_host() ? transport::Reach::kHost : transport::Reach::kHosts);
+  chosen.has_other_hosts = !others_.one_host();
+  if (chosen.transport == kAutoTransport && chosen.has_other_hosts) {
+    const absl::StatusOr<const transport::Backend*> common =
+        transport::common_backend(transport::Reach::kHosts, others_.usable);
+    if (!common.ok()) return common.status();
+    chosen.transport = (*common)->scheme;
+  }
+  chosen = decided(chosen, transport::Reach::kHost);
   if (is_decided_for(chosen, transport::Reach::kHost) && !others_.one_host()) {
     const std::set<std::string> names(others_.names.begin(), others_.names.end());
     return absl::InvalidArgumentError(

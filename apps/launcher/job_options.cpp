@@ -460,8 +460,11 @@ std::vector<std::string> server_addresses(const JobOptions& options) {
   return all;
 }
 
-std::string fresh_address(const TransportOptions& options, std::int64_t run, std::uint32_t server) {
-  return backend_of(options).fresh_address(job::ServerPlace::fresh(run, server).text());
+absl::StatusOr<std::string> fresh_address(const TransportOptions& options, std::int64_t run,
+                                          std::uint32_t server) {
+  const transport::Backend& backend = backend_of(options);
+  if (options.has_other_hosts) return backend.fresh_address_for_hosts();
+  return backend.fresh_address(job::ServerPlace::fresh(run, server).text());
 }
 
 bool shares_cores(const JobOptions& options) {

@@ -109,7 +109,8 @@ TransportOptions decided_by_hand(const JobOptions& options);
 std::vector<std::string> server_addresses(const JobOptions& options);
 /// A unique address for a server to listen at; the server then tells it to the other processes. `run`: the
 /// process that has started the job.
-std::string fresh_address(const TransportOptions& options, std::int64_t run, std::uint32_t server);
+absl::StatusOr<std::string> fresh_address(const TransportOptions& options, std::int64_t run,
+                                          std::uint32_t server);
 
 /// True if all of the job is on this host and has more threads than the host has cores. REQUIRES: the
 /// transport is decided.

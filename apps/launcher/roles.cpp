@@ -43,12 +43,13 @@ cluster::Configuration first_configuration(const JobOptions& job, const std::vec
 absl::Status serve(const Role& role, transport::Transport& transport, Outlet& outlet,
                    const std::atomic<bool>& stop) {
   const JobOptions& job = role.job;
-  const std::string address = role.addresses == nullptr
-                                  ? server_addresses(job)[role.rank]
-                                  : fresh_address(job.transport, ::getppid(), role.rank);
+  const absl::StatusOr<std::string> address = role.addresses == nullptr
+                                                  ? server_addresses(job)[role.rank]
+                                                  : fresh_address(job.transport, ::getppid(), role.rank);
+  if (!address.ok()) return address.status();
   const auto configuration = configuration_for(role);
   absl::StatusOr<std::unique_ptr<server::Server>> made =
-      server::Server::create(transport, {.address = address,
+      server::Server::create(transport, {.address = *address,
                                          .rank = role.rank % job.servers,
                                          .servers = job.servers,
                                          .workers = job.total_workers(),

@@ -21,7 +21,8 @@ void add_transport_options(CLI::App& command, TransportOptions& options, const s
   }
   command
       .add_option("--transport", options.transport,
-                  fmt::format("How bytes move: {}; auto takes {} where all processes share a host.",
+                  fmt::format("How bytes move: {}; auto takes {} where all processes share a host, "
+                              "else the first of the others that all hosts can use.",
                               absl::StrJoin(what_is_what, ", "), default_scheme(transport::Reach::kHost)))
       ->type_name(absl::StrJoin(choices, "|"))
       ->check(one_of(choices))
@@ -57,16 +58,17 @@ void add_secret_options(CLI::App& command, TransportOptions& options, const std:
       .add_option(
           "--secret-file", options.secret_file,
           "What all processes of the job must prove to know, before they are told anything: a file of 16 to "
-          "4096 bytes with the mode 600, the same for all. Required over verbs; over shm, where only this "
+          "4096 bytes with the mode 600, the same for all. Required between hosts; over shm, where only this "
           "user's processes can connect, without it all of them may. "
           "(umask 077; head -c 32 /dev/urandom | base64 > FILE) makes one.")
       ->type_name("FILE")
       ->group(group);
   command
-      .add_flag("--no-secret", options.no_secret,
-                "Over verbs, instead of --secret-file: everybody who reaches these hosts may take part, read "
-                "and change "
-                "what is trained. For networks on which there is nobody else.")
+      .add_flag(
+          "--no-secret", options.no_secret,
+          "Between hosts, instead of --secret-file: everybody who reaches these hosts may take part, read "
+          "and change "
+          "what is trained. For networks on which there is nobody else.")
       ->group(group);
 }
 
@@ -116,6 +118,12 @@ absl::Status check(const TransportOptions& options) {
 TransportOptions decided(TransportOptions options, transport::Reach reach) {
   if (options.transport == kAutoTransport) options.transport = default_scheme(reach);
   return options;
+}
+
+std::string usable_between_hosts(const TransportOptions& options) {
+  return transport::usable_schemes(
+      transport::Reach::kHosts,
+      {.device = options.device, .device_port = static_cast<std::uint8_t>(options.device_port)});
 }
 
 const transport::Backend& backend_of(const TransportOptions& options) {

@@ -26,7 +26,8 @@ struct TransportOptions {
   std::string device;             ///< an RDMA device, such as "mlx5_0"; empty: the first that can be used
   std::uint32_t device_port = 0;  ///< 0: the first that can be used
   std::string network;  ///< on one host only: what it is to cost, as for parse_job_network(); empty: nothing
-  bool shares_cores = false;  ///< the job has more threads on this host than there are cores
+  bool has_other_hosts = false;  ///< processes of the job are on other hosts than this one
+  bool shares_cores = false;     ///< the job has more threads on this host than there are cores
   // --- who may connect, for processes that no launcher has told
   std::string secret_file;  ///< empty: none
   bool no_secret = false;   ///< whoever reaches this process over the network may take part
@@ -54,6 +55,9 @@ absl::Status check(const TransportOptions& options);
 
 /// The options as given on the command line; but "auto" is replaced by the default transport with this reach.
 TransportOptions decided(TransportOptions options, transport::Reach reach);
+
+/// transport::usable_schemes() between hosts, with these options.
+std::string usable_between_hosts(const TransportOptions& options);
 
 /// REQUIRES: the transport is decided, and check() has succeeded.
 const transport::Backend& backend_of(const TransportOptions& options);

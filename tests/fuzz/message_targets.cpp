@@ -202,7 +202,7 @@ void verbs_address(std::string_view bytes) {
   }
   require(text.back() >= '0' && text.back() <= '9', "more behind the port");
   require(address->host.find_first_of("[]") == std::string::npos, "brackets in a host");
-  const auto again = transport::verbs::parse_address(transport::verbs::to_string(*address));
+  const auto again = transport::verbs::parse_address(transport::verbs::text_of(*address));
   require(again.ok() && again->host == address->host && again->port == address->port, "said otherwise");
 }
 

@@ -58,7 +58,7 @@ TEST(NamesFuzz, VerbsAddresses) {
     }
     ++accepted;
     ASSERT_THAT(text, HasSubstr(address->host));
-    const auto again = parse_address(transport::verbs::to_string(*address));
+    const auto again = parse_address(transport::verbs::text_of(*address));
     ASSERT_TRUE(again.ok()) << text;
     ASSERT_EQ(again->host, address->host) << text;
     ASSERT_EQ(again->port, address->port) << text;

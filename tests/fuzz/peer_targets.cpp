@@ -24,6 +24,7 @@ std::span<const Target> peer_targets() {
       {"shm-control", shm_control},
       {"store-client", store_client},
       {"store-message", store_message},
+      {"tcp-frames", tcp_frames},
       {"verbs-address", verbs_address},
       {"verbs-answer", verbs_answer},
       {"verbs-hello", verbs_hello},

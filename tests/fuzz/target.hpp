@@ -97,6 +97,8 @@ void log_record(std::string_view bytes);
 void shm_channel(std::string_view bytes);
 void shm_control(std::string_view bytes);
 void shm_answer(std::string_view bytes);
+/// What a peer that was let in sends, each piece behind a byte that is its length.
+void tcp_frames(std::string_view bytes);
 void verbs_hello(std::string_view bytes);
 void verbs_answer(std::string_view bytes);
 void verbs_neighbour(std::string_view bytes);

@@ -342,7 +342,7 @@ TEST_F(LauncherTest, ImpossibleOptionsAreOneClearLineEach) {
        "unknown consistency \"ssp:-1\": expected bsp, ssp:S, essp:S"},
       {{"run", "counter", "--consistency", "eventual"}, "unknown consistency \"eventual\": expected bsp"},
       {{"run", "counter", "--transport", "pigeon"},
-       "--transport: one of auto, shm, verbs is expected, not \"pigeon\""},
+       "--transport: one of auto, shm, verbs, tcp is expected, not \"pigeon\""},
       {{"run", "counter", "--read-path", "far"}, "--read-path: one of auto, in-place, cached is expected"},
       {{"run", "counter", "--budget", "0"}, "--budget: a number above 0 is expected, not \"0\""},
       {{"server", "--budget", "much"}, "--budget: a number is expected, not \"much\""},

@@ -48,7 +48,7 @@ TEST(RepositoryTest, HasNoClashesInJoinedSources) {
   EXPECT_THAT(clashes_in_joined_targets(this_repository()), IsEmpty());
 }
 TEST(RepositoryTest, NamesNoTransportInApplications) {
-  EXPECT_THAT(backend_schemes(this_repository()), ElementsAre("shm", "verbs"));
+  EXPECT_THAT(backend_schemes(this_repository()), ElementsAre("shm", "tcp", "verbs"));
   EXPECT_THAT(scheme_literals(this_repository()), IsEmpty());
 }
 TEST(RepositoryTest, DividesTablesInOnePlace) {

@@ -31,9 +31,10 @@ Backend made_up(const std::string& scheme) {
 
 TEST(BackendsTest, TheBuiltInOnesAreThereWithoutAnybodysHelp) {
   const std::vector<std::string> all = schemes();
-  ASSERT_GE(all.size(), 2U);
+  ASSERT_GE(all.size(), 3U);
   EXPECT_EQ(all[0], "shm");
   EXPECT_EQ(all[1], "verbs");
+  EXPECT_EQ(all[2], "tcp");
   EXPECT_EQ(default_backend(Reach::kHost).scheme, "shm");
   EXPECT_EQ(default_backend(Reach::kHosts).scheme, "verbs");
   EXPECT_FALSE((*find_backend("shm"))->find_device);
@@ -70,7 +71,7 @@ TEST(BackendsTest, AnUnknownSchemeIsRefusedWithTheKnownOnes) {
   for (const absl::Status& status :
        {find_backend("pigeon").status(), backend_of("pigeon:7").status(), backend_of("pigeon").status()}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("\"pigeon\""), HasSubstr("shm, verbs")));
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("\"pigeon\""), HasSubstr("shm, verbs, tcp")));
   }
 }
 
@@ -88,6 +89,19 @@ TEST(BackendsTest, AddressesAreTheirs) {
   EXPECT_EQ(host_of("verbs:7471"), "");
   EXPECT_EQ(host_of("shm:node2:7471"), "");
   EXPECT_EQ(host_of("pigeon:node2:7471"), "");
+}
+
+TEST(BackendsTest, AJobTakesTheFirstThatAllItsHostsCanUse) {
+  const auto chosen = [](const std::vector<std::string>& usable) {
+    const absl::StatusOr<const Backend*> backend = common_backend(Reach::kHosts, usable);
+    return backend.ok() ? (*backend)->scheme : std::string(backend.status().message());
+  };
+  EXPECT_EQ(chosen({"verbs,tcp", "verbs,tcp"}), "verbs");
+  EXPECT_EQ(chosen({"verbs,tcp", "tcp", "verbs,tcp"}), "tcp");
+  EXPECT_EQ(chosen({"tcp,verbs", "verbs,tcp"}), "verbs") << "the order of the table counts";
+  EXPECT_THAT(chosen({"verbs", "tcp"}), HasSubstr("no transport"));
+  EXPECT_THAT(usable_schemes(Reach::kHosts, {}), HasSubstr("tcp")) << "it needs no device";
+  EXPECT_EQ(usable_schemes(Reach::kHosts, {.device = "no_such_device"}), "tcp");
 }
 
 TEST(BackendsTest, WhoListensOnThisHostIsKnown) {

@@ -7,10 +7,12 @@
 #include "apps/simulation/simulated_transport.hpp"
 #include "tests/transport/backend.hpp"
 #include "tests/transport/faulty_transport.hpp"
+#include "tests/transport/free_port.hpp"
 #include "tests/transport/loopback.hpp"
 #include "tests/transport/verbs/fake_fabric.hpp"
 #include "transport/backends.hpp"
 #include "transport/shm/shm_transport.hpp"
+#include "transport/tcp/tcp_transport.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
 namespace verbena::transport {
@@ -67,6 +69,17 @@ BackendUnderTest faulty_backend() {
           .make_address = registered("shm").make_address};
 }
 
+/// At ports of this host that nobody has, below those that the system gives to whoever asks for any.
+BackendUnderTest tcp_backend() {
+  const auto make = [](std::shared_ptr<const Secret> secret) {
+    return std::move(*make_tcp_transport({.secret = std::move(secret)}));
+  };
+  return {.name = "tcp",
+          .make_transport = [make] { return make(nullptr); },
+          .make_address = [] { return fmt::format("tcp:127.0.0.1:{}", free_port()); },
+          .make_guarded = make};
+}
+
 /// The transport of simulations, here in real time, since the tests have threads.
 BackendUnderTest simulated_backend(bool mapped) {
   struct Simulated {
@@ -99,10 +112,15 @@ BackendUnderTest simulated_cards_backend() {
 }  // namespace
 
 std::vector<BackendUnderTest> contract_backends() {
-  return {registered("shm"),          registered(loopback_backend()),
-          faulty_backend(),           simulated_backend(true),
-          simulated_backend(false),   simulated_cards_backend(),
-          verbs_backend("verbs", {}), verbs_backend("verbs_without_immediate", {.iwarp = true})};
+  return {registered("shm"),
+          registered(loopback_backend()),
+          faulty_backend(),
+          simulated_backend(true),
+          simulated_backend(false),
+          simulated_cards_backend(),
+          tcp_backend(),
+          verbs_backend("verbs", {}),
+          verbs_backend("verbs_without_immediate", {.iwarp = true})};
 }
 
 }  // namespace verbena::transport

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
-#include "transport/verbs/address.hpp"
+#include "transport/socket_address.hpp"
 #include "transport/verbs/errors.hpp"
 
 namespace verbena::transport::verbs {
@@ -66,7 +66,7 @@ absl::Status Meeting::start_attempt() {
   sockaddr* from = nullptr;
   auto& to = reinterpret_cast<sockaddr&>(destination_);
   if (!hub_.device.address().empty() && !is_loopback(to)) {
-    const auto own = resolve({.host = hub_.device.address(), .port = 0});
+    const auto own = resolve({.host = hub_.device.address(), .port = 0}, hub_.device.address());
     if (own.ok() && own->ss_family == to.sa_family) {
       source = *own;
       from = reinterpret_cast<sockaddr*>(&source);

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include "transport/verbs/address.hpp"
+#include "transport/socket_address.hpp"
 
 namespace verbena::transport::verbs {
 

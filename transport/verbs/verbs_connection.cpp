@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
-#include "transport/verbs/address.hpp"
+#include "transport/socket_address.hpp"
 #include "transport/verbs/errors.hpp"
 #include "transport/verbs/work_request_id.hpp"
 

@@ -18,6 +18,7 @@
 
 #include "base/return_if_error.hpp"
 #include "transport/backends.hpp"
+#include "transport/socket_address.hpp"
 #include "transport/verbs/address.hpp"
 #include "transport/verbs/errors.hpp"
 #include "transport/verbs/verbs_connection.hpp"
@@ -220,7 +221,7 @@ absl::Status VerbsTransport::listen(const std::string& address) {
 }
 
 absl::Status VerbsTransport::listen(Listener& listener, const Address& address, const std::string& text) {
-  auto place = resolve(address);
+  auto place = resolve(address, text);
   if (!place.ok()) return place.status();
   const VerbsApi& api = device_->api();
   ManagerUser* user = &listener;
@@ -245,7 +246,7 @@ absl::Status VerbsTransport::listen(Listener& listener, const Address& address, 
                                                   listener.id->port_num, device_->name(), device_->port()));
   }
   neighbours_.listen();
-  listening_address_ = to_string(Address{.host = address.host, .port = ntohs(api.get_src_port(listener.id))});
+  listening_address_ = text_of(Address{.host = address.host, .port = ntohs(api.get_src_port(listener.id))});
   return absl::OkStatus();
 }
 
@@ -266,7 +267,7 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsTransport::connect(const std::s
                                                                     TimePoint deadline) {
   auto parsed = parse_address(address);
   if (!parsed.ok()) return parsed.status();
-  auto destination = resolve(*parsed);
+  auto destination = resolve(*parsed, address);
   if (!destination.ok()) return destination.status();
   auto connection = std::make_unique<VerbsConnection>(hub_, address, *destination, deadline);
   while (connection->connecting()) {

@@ -10,6 +10,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(JobOptionsTest, AddressesChooseVerbs) {
@@ -51,11 +52,20 @@ TEST(JobOptionsTest, MemoryIsCountedForThisHostOnly) {
 TEST(MeetingTest, AddressesAreNobodyElses) {
   TransportOptions shm;
   shm.transport = "shm";
-  EXPECT_THAT(fresh_address(shm, 4711, 2), AllOf(StartsWith("shm:run-4711-"), EndsWith("/server-2")));
-  EXPECT_NE(fresh_address(shm, 4711, 2), fresh_address(shm, 4711, 2));
+  EXPECT_THAT(*fresh_address(shm, 4711, 2), AllOf(StartsWith("shm:run-4711-"), EndsWith("/server-2")));
+  EXPECT_NE(*fresh_address(shm, 4711, 2), *fresh_address(shm, 4711, 2));
   TransportOptions verbs;
   verbs.transport = "verbs";
-  EXPECT_EQ(fresh_address(verbs, 4711, 2), "verbs::0");  // any port
+  EXPECT_EQ(*fresh_address(verbs, 4711, 2), "verbs::0");  // any port
+  TransportOptions tcp;
+  tcp.transport = "tcp";
+  EXPECT_EQ(*fresh_address(tcp, 4711, 2), "tcp::0") << "of this host alone";
+  tcp.has_other_hosts = true;
+  const absl::StatusOr<std::string> reachable = fresh_address(tcp, 4711, 2);
+  // A host without a network has no such address.
+  if (reachable.ok()) {
+    EXPECT_THAT(*reachable, AllOf(EndsWith(":0"), Not(StartsWith("tcp::")), Not(StartsWith("tcp:127."))));
+  }
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ class AddedBackendTest : public ::testing::Test {
 };
 
 TEST_F(AddedBackendTest, IsOfferedAndCanBeChosen) {
-  EXPECT_THAT(command_.help(), AllOf(HasSubstr("auto|shm|verbs|loopback"), HasSubstr("loopback is this")));
+  EXPECT_THAT(command_.help(),
+              AllOf(HasSubstr("auto|shm|verbs|tcp|loopback"), HasSubstr("loopback is this")));
   EXPECT_TRUE(check(job_.transport).ok());
   EXPECT_TRUE(take_secret(job_.transport).ok())
       << "on one host no secret is needed: the kernel says who a peer is";
@@ -43,7 +44,7 @@ TEST_F(AddedBackendTest, IsOfferedAndCanBeChosen) {
 TEST_F(AddedBackendTest, HasItsOwnAddresses) {
   EXPECT_TRUE(check_by_hand(job_).ok());
   EXPECT_THAT(server_addresses(job_), ElementsAre("loopback:demo/server-0"));
-  EXPECT_THAT(fresh_address(job_.transport, 4711, 0), StartsWith("loopback:"));
+  EXPECT_THAT(*fresh_address(job_.transport, 4711, 0), StartsWith("loopback:"));
 }
 
 TEST_F(AddedBackendTest, IsToldWhatItCannotDoByItsName) {

@@ -1,0 +1,190 @@
+#include "tests/transport/fault_proxy.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <list>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/file_descriptor.hpp"
+
+namespace verbena::transport {
+
+namespace {
+
+constexpr std::size_t kMostLostBytes = 64;
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = ::htons(port);
+  place.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  return place;
+}
+
+void send_at_once(const base::FileDescriptor& socket) {
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+/// Closing it then tells the peer that the connection was reset.
+void reset_at_close(const base::FileDescriptor& socket) {
+  const linger now = {.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+}
+
+}  // namespace
+
+class FaultProxy::Forwarding {
+ public:
+  Forwarding(std::uint16_t to_port, const Plan& plan)
+      : to_port_(to_port), plan_(plan), random_(plan.seed), listening_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in place = loopback(0);
+    socklen_t length = sizeof place;
+    (void)::bind(listening_.get(), reinterpret_cast<const sockaddr*>(&place), length);
+    ::listen(listening_.get(), 64);
+    ::getsockname(listening_.get(), reinterpret_cast<sockaddr*>(&place), &length);
+    port_ = ::ntohs(place.sin_port);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Forwarding() {
+    stop_ = true;
+    thread_.join();
+  }
+  Forwarding(const Forwarding&) = delete;
+  Forwarding& operator=(const Forwarding&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+
+ private:
+  /// What goes from one socket to the other.
+  struct Direction {
+    int from = -1;
+    int to = -1;
+    std::vector<std::byte> rest;  ///< received, and the other side does not take it
+    bool has_ended = false;
+  };
+  struct Pair {
+    base::FileDescriptor client;
+    base::FileDescriptor server;
+    std::array<Direction, 2> directions;
+  };
+
+  void run() {
+    while (!stop_) {
+      std::vector<pollfd> files{{.fd = listening_.get(), .events = POLLIN, .revents = 0}};
+      for (const Pair& pair : pairs_) {
+        for (const Direction& direction : pair.directions) {
+          const bool waits = !direction.rest.empty();
+          if (direction.has_ended) continue;
+          files.push_back({.fd = waits ? direction.to : direction.from,
+                           .events = static_cast<short>(waits ? POLLOUT : POLLIN),
+                           .revents = 0});
+        }
+      }
+      ::poll(files.data(), files.size(), 2);
+      if ((files[0].revents & POLLIN) != 0) accept();
+      for (auto pair = pairs_.begin(); pair != pairs_.end();) {
+        const bool goes_on = forward(*pair, 0) && forward(*pair, 1);
+        const bool over = pair->directions[0].has_ended && pair->directions[1].has_ended;
+        pair = goes_on && !over ? std::next(pair) : pairs_.erase(pair);
+      }
+    }
+  }
+
+  void accept() {
+    Pair pair{.client = base::FileDescriptor(::accept(listening_.get(), nullptr, nullptr)),
+              .server = base::FileDescriptor(::socket(AF_INET, SOCK_STREAM, 0))};
+    const sockaddr_in place = loopback(to_port_);
+    if (::connect(pair.server.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place) != 0) return;
+    send_at_once(pair.client);
+    send_at_once(pair.server);
+    pair.directions[0] = {.from = pair.client.get(), .to = pair.server.get()};
+    pair.directions[1] = {.from = pair.server.get(), .to = pair.client.get()};
+    pairs_.push_back(std::move(pair));
+  }
+
+  /// False: the connection is over.
+  bool forward(Pair& pair, std::size_t which) {
+    Direction& direction = pair.directions[which];
+    if (direction.has_ended) return true;
+    if (direction.rest.empty()) {
+      std::array<std::byte, 65536> bytes;
+      const ssize_t count =
+          ::recv(direction.from, bytes.data(), std::min(bytes.size(), plan_.most_at_once), MSG_DONTWAIT);
+      if (count < 0) return errno == EAGAIN || errno == EINTR;
+      if (count == 0) {
+        direction.has_ended = true;
+        ::shutdown(direction.to, SHUT_WR);
+        return true;
+      }
+      direction.rest.assign(bytes.begin(), bytes.begin() + count);
+      if (plan_.delay_us > 0) {
+        std::this_thread::sleep_for(
+            std::chrono::microseconds(std::uniform_int_distribution<unsigned>(0, plan_.delay_us)(random_)));
+      }
+      const std::uint64_t before = forwarded_;
+      forwarded_ += static_cast<std::uint64_t>(count);
+      const bool now = before <= plan_.after_bytes && plan_.after_bytes < forwarded_;
+      if (now && !spoil(pair, direction)) return false;
+      if (direction.has_ended || direction.rest.empty()) return true;
+    }
+    const ssize_t sent =
+        ::send(direction.to, direction.rest.data(), direction.rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) return errno == EAGAIN || errno == EINTR;
+    direction.rest.erase(direction.rest.begin(), direction.rest.begin() + sent);
+    return true;
+  }
+
+  /// False: the connection is over.
+  bool spoil(Pair& pair, Direction& direction) {
+    switch (plan_.fault) {
+      case Fault::kNone:
+        return true;
+      case Fault::kCut:
+        reset_at_close(pair.client);
+        reset_at_close(pair.server);
+        return false;
+      case Fault::kHalfClose:
+        direction.has_ended = true;
+        ::shutdown(direction.to, SHUT_WR);
+        return true;
+      case Fault::kDrop:
+        direction.rest.resize(direction.rest.size() -
+                              std::uniform_int_distribution<std::size_t>(
+                                  1, std::min(kMostLostBytes, direction.rest.size()))(random_));
+        return true;
+    }
+    return true;
+  }
+
+  const std::uint16_t to_port_;
+  const Plan plan_;
+  std::mt19937_64 random_;
+  base::FileDescriptor listening_;
+  std::uint16_t port_ = 0;
+  std::list<Pair> pairs_;
+  std::uint64_t forwarded_ = 0;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+FaultProxy::FaultProxy(std::uint16_t to_port, const Plan& plan)
+    : forwarding_(std::make_unique<Forwarding>(to_port, plan)) {}
+FaultProxy::~FaultProxy() = default;
+
+std::uint16_t FaultProxy::port() const {
+  return forwarding_->port();
+}
+
+}  // namespace verbena::transport

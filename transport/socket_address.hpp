@@ -1,0 +1,26 @@
+// Addresses of hosts as the system's sockets have them.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "transport/host_port.hpp"
+
+namespace verbena::transport {
+
+/// The first address of the host; for an empty host, the IPv4 address that means any. NOT_FOUND, with
+/// `address` as the user knows it, if the system knows no such host.
+absl::StatusOr<sockaddr_storage> resolve(const HostPort& place, std::string_view address);
+
+/// The address as text, without its port.
+std::string host_of(const sockaddr& address);
+bool is_loopback(const sockaddr& address);
+
+/// An address under which other hosts know this one, as text: of the interface that the default route leads
+/// through; without such a route, of the first interface that is up. NOT_FOUND if there is none.
+absl::StatusOr<std::string> own_address();
+
+}  // namespace verbena::transport

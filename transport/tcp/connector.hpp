@@ -1,0 +1,26 @@
+// How a connection is asked for.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/file_descriptor.hpp"
+#include "transport/tcp/introduction.hpp"
+#include "transport/tcp/tcp_transport.hpp"
+
+namespace verbena::transport::tcp {
+
+struct Met {
+  base::FileDescriptor socket;
+  Challenge listener;  ///< what it has said
+};
+
+/// Connects to the listener at `place` and introduces itself. Tries again until `deadline` while nobody
+/// listens there; DEADLINE_EXCEEDED then names `address`. PERMISSION_DENIED and FAILED_PRECONDITION: who
+/// listens there is not of this job. For the owner's thread; blocks it.
+absl::StatusOr<Met> meet_listener(const std::string& address, const sockaddr_storage& place,
+                                  TimePoint deadline, const TcpOptions& options);
+
+}  // namespace verbena::transport::tcp

@@ -1,0 +1,90 @@
+// Who comes to a listener, and whether it is let in.
+//
+// A stranger is a process that has connected and has not proved itself. It costs a descriptor and a few
+// hundred bytes, for a bounded time; there is a bounded number of them, and the one that has been there
+// longest goes when another one comes. With the transport's lock held.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "base/file_descriptor.hpp"
+#include "transport/refusals.hpp"
+#include "transport/tcp/introduction.hpp"
+#include "transport/tcp/sockets.hpp"
+#include "transport/tcp/tcp_transport.hpp"
+
+namespace verbena::transport::tcp {
+
+class Doorman {
+ public:
+  /// `credits`: those that the connector gives. `name`: of the process.
+  using Admit =
+      std::function<void(base::FileDescriptor socket, std::uint32_t credits, const std::string& name)>;
+
+  /// REQUIRES: options and sockets outlive it.
+  Doorman(const TcpOptions& options, Sockets& sockets, Admit admit);
+  ~Doorman();
+  Doorman(const Doorman&) = delete;
+  Doorman& operator=(const Doorman&) = delete;
+
+  absl::Status add_listener(base::FileDescriptor listening);
+  /// Call it at intervals.
+  void tick(TimePoint now);
+
+ private:
+  struct Listener final : SocketUser {
+    Listener(Doorman& whose, base::FileDescriptor listening) : doorman(whose), socket(std::move(listening)) {}
+    void on_ready() override { doorman.accept(*this); }
+    Doorman& doorman;
+    base::FileDescriptor socket;
+    std::uint64_t number = 0;
+    bool is_deaf = false;  ///< until the next tick: there are no descriptors
+  };
+  struct Stranger final : SocketUser {
+    enum class Stage : std::uint8_t { kGreeting, kIntroduction };
+    Stranger(Doorman& whose, base::FileDescriptor incoming, std::string from, TimePoint until)
+        : doorman(whose), socket(std::move(incoming)), host(std::move(from)), deadline(until) {}
+    void on_ready() override { doorman.hear(*this); }
+    /// What it says now, as far as it has not been received.
+    [[nodiscard]] std::span<std::byte> awaited() {
+      return (stage == Stage::kGreeting ? room_for(greeting) : room_for(introduction)).subspan(received);
+    }
+    Doorman& doorman;
+    base::FileDescriptor socket;
+    std::string host;
+    TimePoint deadline;
+    std::uint64_t number = 0;
+    Stage stage = Stage::kGreeting;
+    std::size_t received = 0;
+    Greeting greeting;
+    Challenge challenge;
+    Introduction introduction;
+    std::list<Stranger>::iterator place;
+  };
+
+  void accept(Listener& listener);
+  void take_in(base::FileDescriptor socket, const sockaddr_storage& peer);
+  void hear(Stranger& stranger);
+  absl::Status take_greeting(Stranger& stranger);
+  absl::Status take_introduction(Stranger& stranger);
+  void refuse(Stranger& stranger, std::string_view why);
+
+  const TcpOptions& options_;
+  Sockets& sockets_;
+  const Admit admit_;
+  const std::size_t most_strangers_;
+  std::list<Listener> listeners_;
+  std::list<Stranger> strangers_;  ///< the one that has been there longest first
+  Refusals refusals_;
+};
+
+}  // namespace verbena::transport::tcp

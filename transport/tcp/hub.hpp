@@ -1,0 +1,66 @@
+// What the connections of a transport share. All of it is under one lock, because two threads work on it: the
+// owner's and the transport's own (io_thread.hpp). They seldom want it at the same time.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/file_descriptor.hpp"
+#include "transport/tcp/frame_writer.hpp"
+#include "transport/tcp/sockets.hpp"
+#include "transport/tcp/tcp_transport.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::transport::tcp {
+
+class TcpConnection;
+
+inline TimePoint clock_now() {
+  return std::chrono::steady_clock::now();
+}
+
+/// A socket whose connection is closed here, until the peer has received what was sent before. If it were
+/// closed at once, with something unread, the kernel would tell the peer to throw that away.
+class Leaving final : public SocketUser {
+ public:
+  Leaving(Sockets& sockets, base::FileDescriptor socket, FrameWriter rest, TimePoint deadline);
+  ~Leaving();
+  Leaving(const Leaving&) = delete;
+  Leaving& operator=(const Leaving&) = delete;
+
+  void on_ready() override;
+  [[nodiscard]] bool is_over(TimePoint now) const { return is_over_ || now >= deadline_; }
+
+ private:
+  Sockets& sockets_;
+  base::FileDescriptor socket_;
+  FrameWriter rest_;
+  const TimePoint deadline_;
+  std::uint64_t number_ = 0;
+  bool has_said_all_ = false;
+  bool is_over_ = false;
+};
+
+struct Hub {
+  struct Pending {
+    Event event;
+    std::vector<std::byte> message;  ///< of a kMessage
+  };
+
+  const TcpOptions& options;
+  Sockets sockets;
+  std::span<std::byte> buffer;  ///< for what one receive brings
+
+  std::mutex mutex = {};
+  std::vector<TcpConnection*> connections = {};
+  std::deque<Pending> ready = {};
+  std::list<Leaving> leaving = {};
+  /// A post() that took fewer requests than it was given may be repeated.
+  bool has_room_again = false;
+};
+
+}  // namespace verbena::transport::tcp

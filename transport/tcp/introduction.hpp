@@ -1,0 +1,82 @@
+// What two ends say to each other before anything else, and how each proves that it has the job's secret.
+//
+//   connector → listener   Greeting      a nonce, and what it is like
+//   listener → connector   Challenge     a nonce, and a proof over all that was said
+//   connector → listener   Introduction  a proof over all that was said
+//   listener → connector   Welcome       frames may follow, in both directions
+//
+// The listener proves itself first: so a connector tells nobody anything who does not have the secret.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "transport/secret.hpp"
+
+namespace verbena::transport::tcp {
+
+constexpr std::uint32_t kMagic = 0x54524556;  // "VERT"
+constexpr std::uint16_t kVersion = 1;
+
+struct Greeting {
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kVersion;
+  std::uint16_t zero = 0;
+  std::uint32_t max_message_bytes = 0;
+  std::uint32_t credits = 0;  ///< of the listener: notifications and messages that it may have under way
+  Nonce nonce{};
+};
+static_assert(sizeof(Greeting) == 32);
+
+struct Challenge {
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kVersion;
+  std::uint16_t has_secret = 0;
+  std::uint32_t max_message_bytes = 0;
+  std::uint32_t credits = 0;  ///< of the connector
+  std::uint32_t process = 0;
+  std::uint32_t zero = 0;
+  Nonce nonce{};
+  Proof proof{};  ///< over the greeting and all fields before
+};
+static_assert(sizeof(Challenge) == 72);
+
+struct Introduction {
+  std::uint32_t magic = kMagic;
+  std::uint32_t process = 0;
+  Proof proof{};  ///< over greeting, challenge, and all fields before
+};
+static_assert(sizeof(Introduction) == 40);
+
+struct Welcome {
+  std::uint32_t magic = kMagic;
+  std::uint32_t is_welcome = 0;
+};
+static_assert(sizeof(Welcome) == 8);
+
+/// Of one of these.
+template <class Words>
+std::span<const std::byte> bytes_said(const Words& words) {
+  return std::as_bytes(std::span(&words, 1));
+}
+template <class Words>
+std::span<std::byte> room_for(Words& words) {
+  return std::as_writable_bytes(std::span(&words, 1));
+}
+
+/// sign() writes the proof into its field.
+void sign(Challenge& challenge, const Greeting& greeting, const Secret* secret);
+void sign(Introduction& introduction, const Greeting& greeting, const Challenge& challenge,
+          const Secret* secret);
+
+/// What a listener thinks of a greeting, and then of an introduction.
+absl::Status check(const Greeting& greeting);
+absl::Status check(const Introduction& introduction, const Greeting& greeting, const Challenge& challenge,
+                   const Secret* secret);
+/// What a connector thinks of a challenge.
+absl::Status check(const Challenge& challenge, const Greeting& greeting, const Secret* secret);
+
+}  // namespace verbena::transport::tcp
