@@ -15,7 +15,9 @@ constexpr std::uint32_t kSpareSends = 8;  // of a send queue, for what a connect
 
 absl::StatusOr<Backend> measured_backend(const transport::Backend& backend,
                                          transport::BackendOptions options) {
-  Backend measured{.name = backend.scheme, .on_one_host = backend.reach == transport::Reach::kHost};
+  Backend measured{.name = backend.scheme,
+                   .on_one_host = backend.reach == transport::Reach::kHost,
+                   .over_sockets = backend.reach == transport::Reach::kHosts && !backend.find_device};
   if (backend.find_device) {
     absl::StatusOr<transport::RdmaDevice> device = backend.find_device(options);
     if (absl::IsNotFound(device.status())) {

@@ -16,6 +16,7 @@ namespace verbena::apps::bench {
 struct Backend {
   std::string name;              ///< its scheme
   bool on_one_host = false;      ///< so that the yardsticks and the budgets are those of this host's memory
+  bool over_sockets = false;     ///< so that the yardsticks are plain TCP sockets
   std::string device_text = {};  ///< for people; empty if it has no device
   transport::RdmaDevice device = {};
   std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>()> make_transport;

@@ -7,6 +7,7 @@
 
 #include "apps/bench/operations.hpp"
 #include "apps/bench/perftest.hpp"
+#include "apps/bench/socket_yardsticks.hpp"
 #include "apps/bench/yardsticks.hpp"
 #include "base/return_if_error.hpp"
 
@@ -19,7 +20,9 @@ using transport::Opcode;
 constexpr std::size_t kReadRowBytes = 400;  // a row as in the design: 100 floats
 constexpr std::uint64_t kReadRows = 1 << 16;
 constexpr std::size_t kBandwidthBytes = 65536;  // from here on the design has a budget for the bandwidth
-constexpr std::size_t kFewIterations = 25;      // for a median
+constexpr std::optional<double> kSocketLatencyBudget = 1.3;
+constexpr std::optional<double> kSocketBandwidthBudget = 0.5;
+constexpr std::size_t kFewIterations = 25;  // for a median
 constexpr std::size_t kManyIterations = 100'000;
 
 /// One operation of a size: how it is timed, and perftest's tools for the same operation.
@@ -83,6 +86,7 @@ class CaseMeasurement {
       result.yardsticks.push_back(
           {.name = "memcpy", .value = time_memcpy(options_.timing, bytes).percentile(0.5)});
     }
+    if (backend_.over_sockets) RETURN_IF_ERROR(add_sockets(each, bytes, latency, bandwidth, result));
     other_latency.ours = latency.ours;
     add(latency, Yardstick::Figure::kMedian, each.latency_budget, result);
     add(other_latency, Yardstick::Figure::kMedian, std::nullopt, result);
@@ -168,6 +172,28 @@ class CaseMeasurement {
                                  .value = median(rounds.theirs),
                                  .budget = budget,
                                  .ours = median(rounds.ours)});
+  }
+
+  /// Plain sockets, for the operations that they have something like.
+  absl::Status add_sockets(const Case& each, std::size_t bytes, const Rounds& latency,
+                           const Rounds& bandwidth, Result& result) {
+    if (each.opcode == Opcode::kRead) {
+      const absl::StatusOr<Samples> round_trip = time_socket_round_trip(options_.timing, bytes);
+      if (!round_trip.ok()) return round_trip.status();
+      result.yardsticks.push_back({.name = "plain TCP question and answer",
+                                   .value = round_trip->percentile(0.5),
+                                   .budget = bytes < kBandwidthBytes ? kSocketLatencyBudget : std::nullopt,
+                                   .ours = median(latency.ours)});
+    } else if (!bandwidth.ours.empty()) {
+      const absl::StatusOr<double> stream = time_socket_stream(options_.timing, bytes);
+      if (!stream.ok()) return stream.status();
+      result.yardsticks.push_back({.name = "plain TCP stream",
+                                   .figure = Yardstick::Figure::kBandwidth,
+                                   .value = *stream,
+                                   .budget = bytes >= kBandwidthBytes ? kSocketBandwidthBudget : std::nullopt,
+                                   .ours = median(bandwidth.ours)});
+    }
+    return absl::OkStatus();
   }
 
   double core_hop_ns() {

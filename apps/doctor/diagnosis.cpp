@@ -56,6 +56,7 @@ class Examination {
     huge_pages();
     verbs_trial();
     shared_memory();
+    tcp();
     return std::move(result_);
   }
 
@@ -685,6 +686,17 @@ class Examination {
     }
     result_.verbs = result_.choice && manager;
     add("verbs", Level::kOk, fmt::format("tried, up to {}", trial.step));
+  }
+
+  void tcp() {
+    const Trial& trial = facts_.tcp_trial;
+    result_.tcp = trial.status.ok();
+    if (trial.status.ok()) {
+      add("tcp", Level::kOk, "tried, works; between hosts of which one has no RDMA device, a job takes it");
+      return;
+    }
+    add("tcp", Level::kProblem, fmt::format("tried, and failed when {}", trial.step))
+        .details.emplace_back(trial.status.message());
   }
 
   void shared_memory() {

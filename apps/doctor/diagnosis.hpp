@@ -17,6 +17,7 @@ struct Facts {
   transport::VerbsSurvey verbs;
   std::optional<Trial> verbs_trial;  ///< trial of the port that would be used; nullopt: there is none
   Trial shm_trial;
+  Trial tcp_trial;
 };
 
 /// A port of a device in VerbsSurvey::devices, by the indices of both.
@@ -52,6 +53,7 @@ std::string_view to_string(Finding::Level level);
 struct Diagnosis {
   bool verbs = false;          ///< works
   bool shared_memory = false;  ///< works
+  bool tcp = false;            ///< works
   std::optional<PortChoice> choice;
   std::string choice_reason;  ///< why this port
   std::string gid;            ///< the GID of that port that is used; empty if none is chosen by address

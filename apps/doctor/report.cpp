@@ -161,6 +161,7 @@ nlohmann::json to_json(const Facts& facts, const Diagnosis& diagnosis) {
   return {{"schema", kSchema},
           {"verbs", diagnosis.verbs},
           {"shared_memory", diagnosis.shared_memory},
+          {"tcp", diagnosis.tcp},
           {"would_use", choice_to_json(facts, diagnosis)},
           {"findings", std::move(findings)},
           {"devices", devices_to_json(facts)},

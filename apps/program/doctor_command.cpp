@@ -16,6 +16,7 @@
 #include "job/child_message.hpp"
 #include "transport/backends.hpp"
 #include "transport/shm/shm_transport.hpp"
+#include "transport/tcp/tcp_transport.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -61,6 +62,17 @@ Trial try_shared_memory() {
   return doctor::try_transport(make, address, [&](const transport::Transport&) { return address; });
 }
 
+Trial try_tcp() {
+  const auto secret = transport::Secret::random();  // both ends have it
+  const auto make = [&]() -> absl::StatusOr<std::unique_ptr<transport::Transport>> {
+    if (!secret.ok()) return secret.status();
+    return transport::make_tcp_transport({.secret = *secret});
+  };
+  return doctor::try_transport(
+      make, transport::tcp::backend().fresh_address(""),
+      [](const transport::Transport& listener) { return listener.listening_address(); });
+}
+
 int run_doctor(const DoctorCommand& options) {
   Facts facts;
   facts.host = doctor::look_at_host();
@@ -68,6 +80,7 @@ int run_doctor(const DoctorCommand& options) {
   facts.wanted.port = static_cast<std::uint8_t>(options.device_port);
   facts.verbs = transport::survey_verbs();
   facts.shm_trial = try_shared_memory();
+  facts.tcp_trial = try_tcp();
   if (const auto choice = doctor::choose_port(facts.verbs, facts.wanted)) {
     facts.verbs_trial = try_verbs(facts, *choice);
   }
