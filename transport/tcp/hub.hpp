@@ -61,6 +61,8 @@ struct Hub {
   std::list<Leaving> leaving = {};
   /// A post() that took fewer requests than it was given may be repeated.
   bool has_room_again = false;
+  /// Something was received, which may concern the peer alone, as a read of memory here does.
+  bool has_worked = false;
 };
 
 }  // namespace verbena::transport::tcp

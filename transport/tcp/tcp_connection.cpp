@@ -340,6 +340,7 @@ void TcpConnection::receive() {
     const std::ptrdiff_t count = tcp::receive(socket_.get(), room);
     if (count == -EAGAIN) return;
     if (count <= 0) return fail({.reason = has_gone(static_cast<int>(-count))});
+    hub_.has_worked = true;
     const absl::Status status = reader_.received(static_cast<std::size_t>(count), *this);
     if (!status.ok() && !has_refused_ && reason_.ok()) return fail({.reason = status, .parts_well = true});
     if (static_cast<std::size_t>(count) < room.size()) return;  // there was no more

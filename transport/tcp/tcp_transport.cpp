@@ -114,6 +114,8 @@ class TcpTransport final : public Transport {
 
  private:
   enum class Look : std::uint8_t { kQuick, kThorough };
+  /// kWork: something was done for a peer, and nothing is for the owner.
+  enum class Found : std::uint8_t { kNothing, kWork, kNews };
 
   absl::Status start_io_thread();
   [[nodiscard]] Duration tick_interval() const;
@@ -123,7 +125,7 @@ class TcpTransport final : public Transport {
   [[nodiscard]] bool has_news() const;
   // Without it.
   void work_in_the_owners_place();
-  bool look_for_news(Look how);
+  Found look_for_news(Look how);
   void sleep(TimePoint deadline);
 
   const TcpOptions options_;
@@ -283,10 +285,12 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
   return count;
 }
 
-bool TcpTransport::look_for_news(Look how) {
+TcpTransport::Found TcpTransport::look_for_news(Look how) {
   const std::lock_guard lock(hub_.mutex);
+  hub_.has_worked = false;
   if (!has_news()) look(how);
-  return has_news() || interrupted_.load(std::memory_order_seq_cst);
+  if (has_news() || interrupted_.load(std::memory_order_seq_cst)) return Found::kNews;
+  return hub_.has_worked ? Found::kWork : Found::kNothing;
 }
 
 void TcpTransport::sleep(TimePoint deadline) {
@@ -303,15 +307,19 @@ void TcpTransport::sleep(TimePoint deadline) {
 
 void TcpTransport::wait(TimePoint deadline) {
   if (io_thread_ != nullptr) io_thread_->owner_is_here();
-  bool ready = look_for_news(Look::kQuick);
-  for (const TimePoint end = std::min(deadline, now() + spin_); !ready && now() < end;)
-    ready = look_for_news(Look::kQuick);
-  if (!ready && now() < deadline) {
+  Found found = look_for_news(Look::kQuick);
+  while (found != Found::kNews) {
+    // A peer that is answered within this time often asks again within it.
+    for (TimePoint end = now() + spin_; found != Found::kNews && now() < std::min(end, deadline);) {
+      found = look_for_news(Look::kQuick);
+      if (found == Found::kWork) end = now() + spin_;
+    }
+    if (found == Found::kNews || now() >= deadline) break;
     if (io_thread_ != nullptr) io_thread_->owner_sleeps();
     do {
-      ready = look_for_news(Look::kThorough);
-      if (!ready) sleep(deadline);
-    } while (!ready && now() < deadline);
+      found = look_for_news(Look::kThorough);
+      if (found == Found::kNothing) sleep(deadline);
+    } while (found == Found::kNothing && now() < deadline);
     if (io_thread_ != nullptr) io_thread_->owner_wakes();
   }
   interrupted_.store(false, std::memory_order_seq_cst);
