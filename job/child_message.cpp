@@ -51,6 +51,9 @@ struct Encoder {
     if (message.cause) object["cause"] = static_cast<int>(*message.cause);
     return object;
   }
+  json operator()(const SignaledMessage& message) const {
+    return {{"kind", "signaled"}, {"signal", message.signal}};
+  }
   json operator()(const EndedMessage& message) const {
     return {{"kind", "ended"}, {"status", message.status}};
   }
@@ -138,6 +141,7 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
   if (kind == "iteration") return iteration(object);
   if (kind == "finished") return finished(object);
   if (kind == "failed") return failed(object);
+  if (kind == "signaled") return SignaledMessage{exact_number<int>(object.at("signal"))};
   if (kind == "ended") return EndedMessage{exact_number<int>(object.at("status"))};
   if (kind == "print") return PrintMessage{object.at("line").get<std::string>()};
   if (kind == "summary") return SummaryMessage{object.at("name").get<std::string>(), object.at("value")};

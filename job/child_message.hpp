@@ -85,13 +85,20 @@ struct SilentWorkerMessage {
   std::string why;
 };
 
+/// A signal has come, because of which the process ends. Sent on a cluster before anything comes of it, so
+/// that what others see of that is not taken for a failure.
+struct SignaledMessage {
+  int signal = 0;
+};
+
 /// The process's last message: it ends on purpose. Sent on a cluster, where nobody gets its wait status.
 struct EndedMessage {
   int status = 0;  ///< its exit status
 };
 
-using ChildMessage = std::variant<IterationMessage, ProgressMessage, PrintMessage, SummaryMessage,
-                                  FinishedMessage, FailedMessage, SilentWorkerMessage, EndedMessage>;
+using ChildMessage =
+    std::variant<IterationMessage, ProgressMessage, PrintMessage, SummaryMessage, FinishedMessage,
+                 FailedMessage, SilentWorkerMessage, SignaledMessage, EndedMessage>;
 
 /// One line, with its newline. Numbers that JSON does not have (NaN, infinity) are written as null and come
 /// back as NaN.

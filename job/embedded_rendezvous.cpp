@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/printable.hpp"
+#include "job/json_line.hpp"
 #include "job/secret_handover.hpp"
 
 namespace verbena::job {
@@ -24,34 +24,6 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPollSlice = std::chrono::milliseconds(50);  // how often a wait checks whether it must end
-constexpr std::size_t kShownBytes = 200;                    // of a line in an error
-
-std::string line_of(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-}
-
-// What the other end has written is checked before it is used: the library throws if a value is of another
-// type.
-// ------------------------------------------------------------------------------------------------------------
-
-std::optional<std::uint32_t> number_in(const json& object, const char* name) {
-  if (!object.is_object() || !object.contains(name) || !object[name].is_number_unsigned())
-    return std::nullopt;
-  const auto number = object[name].get<std::uint64_t>();
-  return std::in_range<std::uint32_t>(number) ? std::optional(static_cast<std::uint32_t>(number))
-                                              : std::nullopt;
-}
-
-std::optional<std::string> text_in(const json& object, const char* name) {
-  if (!object.is_object() || !object.contains(name) || !object[name].is_string()) return std::nullopt;
-  return object[name].get<std::string>();
-}
-
-absl::Status broke_the_rules(std::string_view who, std::string_view line) {
-  return absl::InvalidArgumentError(fmt::format("{} said what it should not: {}{}", who,
-                                                base::printable(line.substr(0, kShownBytes)),
-                                                line.size() > kShownBytes ? "…" : ""));
-}
 
 absl::Status launcher_gone() {
   return absl::UnavailableError("the launcher is gone");
@@ -98,31 +70,18 @@ absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> EmbeddedRendezvous::join(int
 
 EmbeddedRendezvous::EmbeddedRendezvous(int descriptor, std::uint32_t rank, std::uint32_t size,
                                        std::shared_ptr<const transport::Secret> secret)
-    : Rendezvous(rank, size, rank), descriptor_(descriptor), secret_(std::move(secret)) {}
+    : Rendezvous(rank, size), descriptor_(descriptor), secret_(std::move(secret)), notes_(size) {}
 
 EmbeddedRendezvous::~EmbeddedRendezvous() {
   ::close(descriptor_);
 }
 
 absl::Status EmbeddedRendezvous::put(const std::string& key, const std::string& value) {
-  return write_all(descriptor_, line_of({{"put", key}, {"value", value}})).ok() ? absl::OkStatus()
-                                                                                : launcher_gone();
-}
-
-/// True at the end of a fence.
-absl::StatusOr<bool> EmbeddedRendezvous::take(std::string_view line) {
-  const json object = json::parse(line, nullptr, false);
-  if (object.is_object() && object.contains("go")) return true;
-  const std::optional<std::uint32_t> rank = number_in(object, "rank");
-  std::optional<std::string> key = text_in(object, "key");
-  std::optional<std::string> value = text_in(object, "value");
-  if (!rank || *rank >= size() || !key || !value) return broke_the_rules("the launcher", line);
-  values_[{*rank, *std::move(key)}] = *std::move(value);
-  return false;
+  return write_all(descriptor_, FenceNotes::put_line(key, value)).ok() ? absl::OkStatus() : launcher_gone();
 }
 
 absl::Status EmbeddedRendezvous::fence(std::chrono::milliseconds patience, const Stopped& stopped) {
-  if (!write_all(descriptor_, line_of({{"fence", true}})).ok()) return launcher_gone();
+  if (!write_all(descriptor_, FenceNotes::fence_line()).ok()) return launcher_gone();
   const auto deadline = Clock::now() + patience;
   bool done = false;
   while (!done) {
@@ -134,7 +93,7 @@ absl::Status EmbeddedRendezvous::fence(std::chrono::milliseconds patience, const
     wait_readable(descriptor_);
     absl::Status said;
     const bool open = lines_.read(descriptor_, [&](std::string_view line) {
-      const absl::StatusOr<bool> ends = take(line);
+      const absl::StatusOr<bool> ends = notes_.take(line);
       said.Update(ends.status());
       done = done || (ends.ok() && *ends);
     });
@@ -145,11 +104,7 @@ absl::Status EmbeddedRendezvous::fence(std::chrono::milliseconds patience, const
 }
 
 absl::StatusOr<std::string> EmbeddedRendezvous::get(std::uint32_t rank, const std::string& key) {
-  const auto found = values_.find({rank, key});
-  if (found == values_.end()) {
-    return absl::NotFoundError(fmt::format("process {} has not told its {}", rank, key));
-  }
-  return found->second;
+  return notes_.get(rank, key);
 }
 
 // --- the launcher's end
@@ -185,54 +140,19 @@ absl::Status RendezvousHost::serve() {
     Seat& seat = seats_[rank];
     if (seat.descriptor < 0) continue;
     absl::Status status;
-    const bool open =
-        seat.lines.read(seat.descriptor, [&](std::string_view line) { status.Update(take(rank, line)); });
+    const bool open = seat.lines.read(seat.descriptor,
+                                      [&](std::string_view line) { status.Update(board_.take(rank, line)); });
     send(seat);
     if (!open) ::close(std::exchange(seat.descriptor, -1));
     if (!status.ok()) return status;
   }
-  if (seats_.size() == size_ &&
-      std::all_of(seats_.begin(), seats_.end(), [](const Seat& seat) { return seat.at_fence; })) {
-    let_go();
-  }
-  for (std::size_t late = size_; have_met_ && late < seats_.size(); ++late) {
-    if (seats_[late].at_fence) let_go_late(seats_[late]);
+  const std::optional<std::string> heard_by_all = board_.let_go();
+  for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) {
+    const std::optional<std::string> heard = rank < board_.size() ? heard_by_all : board_.let_go_late(rank);
+    seats_[rank].unsent += heard.value_or("");
+    send(seats_[rank]);
   }
   return absl::OkStatus();
-}
-
-absl::Status RendezvousHost::take(std::uint32_t rank, std::string_view line) {
-  const json object = json::parse(line, nullptr, false);
-  if (object.is_object() && object.contains("fence") && !seats_[rank].at_fence) {
-    seats_[rank].at_fence = true;
-    return absl::OkStatus();
-  }
-  const std::optional<std::string> key = text_in(object, "put");
-  const std::optional<std::string> value = text_in(object, "value");
-  if (!key || !value) return broke_the_rules(fmt::format("process {}", rank), line);
-  tell(rank, *key, *value);
-  return absl::OkStatus();
-}
-
-void RendezvousHost::tell(std::uint32_t rank, const std::string& key, const std::string& value) {
-  news_ += line_of({{"rank", rank}, {"key", key}, {"value", value}});
-}
-
-void RendezvousHost::let_go() {
-  have_met_ = true;
-  said_ += news_;
-  const std::string words = std::exchange(news_, {}) + line_of({{"go", true}});
-  for (Seat& seat : seats_) {
-    seat.at_fence = false;
-    seat.unsent += words;
-    send(seat);
-  }
-}
-
-void RendezvousHost::let_go_late(Seat& seat) const {
-  seat.at_fence = false;
-  seat.unsent += said_ + line_of({{"go", true}});
-  send(seat);
 }
 
 void RendezvousHost::send(Seat& seat) {

@@ -1,19 +1,18 @@
 // The rendezvous of processes that one launcher has started: each process has a socket to the launcher. First
-// the launcher sends the job's secret (secret_handover.hpp). Then the processes send one JSON object per
-// line, {"put": key, "value": value} and {"fence": true}. When all have come to a fence, each gets what was
-// put since the last fence, in lines {"rank": r, "key": key, "value": value}, and then {"go": true}.
+// the launcher sends the job's secret (secret_handover.hpp), and {"rank": r, "size": n}; then they speak as
+// fence_board.hpp has it.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "job/fence_board.hpp"
 #include "job/line_stream.hpp"
 #include "job/rendezvous.hpp"
 #include "transport/secret.hpp"
@@ -34,17 +33,16 @@ class EmbeddedRendezvous : public Rendezvous {
   absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) override;
 
   /// The job's secret.
-  [[nodiscard]] const std::shared_ptr<const transport::Secret>& secret() const { return secret_; }
+  [[nodiscard]] std::shared_ptr<const transport::Secret> secret() const override { return secret_; }
 
  private:
   EmbeddedRendezvous(int descriptor, std::uint32_t rank, std::uint32_t size,
                      std::shared_ptr<const transport::Secret> secret);
-  absl::StatusOr<bool> take(std::string_view line);
 
   const int descriptor_;
   const std::shared_ptr<const transport::Secret> secret_;
   LineStream lines_;
-  std::map<std::pair<std::uint32_t, std::string>, std::string> values_;
+  FenceNotes notes_;
 };
 
 /// The launcher's end. It never waits for a process.
@@ -53,7 +51,7 @@ class RendezvousHost {
   /// `size`: how many processes will be added. `told_ranks`: tell() will be called for ranks below it.
   RendezvousHost(std::uint32_t size, std::shared_ptr<const transport::Secret> secret,
                  std::uint32_t told_ranks = 0)
-      : size_(size), told_size_(std::max(size, told_ranks)), secret_(std::move(secret)) {}
+      : told_size_(std::max(size, told_ranks)), secret_(std::move(secret)), board_(size) {}
   ~RendezvousHost();
   RendezvousHost(const RendezvousHost&) = delete;
   RendezvousHost& operator=(const RendezvousHost&) = delete;
@@ -63,10 +61,12 @@ class RendezvousHost {
   /// what they have told one another at theirs; it meets nobody.
   absl::StatusOr<int> add();
   /// All have come to a fence.
-  [[nodiscard]] bool have_met() const { return have_met_; }
+  [[nodiscard]] bool have_met() const { return board_.have_met(); }
 
   /// Tells all processes, at the next fence, what process `rank` had put somewhere else.
-  void tell(std::uint32_t rank, const std::string& key, const std::string& value);
+  void tell(std::uint32_t rank, const std::string& key, const std::string& value) {
+    board_.tell(rank, key, value);
+  }
 
   /// The descriptor of a process, to be polled for POLLIN, and for POLLOUT if wants_to_write(); −1 if the
   /// process has gone.
@@ -82,20 +82,13 @@ class RendezvousHost {
     int descriptor = -1;
     LineStream lines;
     std::string unsent;
-    bool at_fence = false;
   };
-  absl::Status take(std::uint32_t rank, std::string_view line);
-  void let_go();
-  void let_go_late(Seat& seat) const;
   static void send(Seat& seat);
 
-  const std::uint32_t size_;
   const std::uint32_t told_size_;  ///< the size that the processes are told
   const std::shared_ptr<const transport::Secret> secret_;
-  std::deque<Seat> seats_;
-  std::string news_;  ///< put since the last fence, as lines
-  std::string said_;  ///< put before the last fence
-  bool have_met_ = false;
+  FenceBoard board_;
+  std::deque<Seat> seats_;  ///< by rank
 };
 
 }  // namespace verbena::job

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 #include "base/signals_blocked.hpp"
 #include "job/address_exchange.hpp"
@@ -25,10 +24,9 @@
 #include "job/environment.hpp"
 #include "job/launch_letter.hpp"
 #include "job/line_stream.hpp"
-#include "job/pmix_rendezvous.hpp"
+#include "job/peers.hpp"
 #include "job/secret_handover.hpp"
 #include "job/server_place.hpp"
-#include "job/starters.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
 #include "transport/backends.hpp"
@@ -132,7 +130,7 @@ class OwnServer {
 /// Nobody listens. There may be a server in this process, and a program that has started the process.
 class Hosting : public worker::Surroundings {
  public:
-  explicit Hosting(std::unique_ptr<PmixRendezvous> rendezvous) : rendezvous_(std::move(rendezvous)) {}
+  explicit Hosting(std::unique_ptr<Rendezvous> rendezvous) : rendezvous_(std::move(rendezvous)) {}
   ~Hosting() override {
     if (server_ != nullptr && !had_session_) server_->stop();
   }
@@ -147,9 +145,9 @@ class Hosting : public worker::Surroundings {
   [[nodiscard]] const std::string& server_address() const { return server_->address(); }
 
  private:
-  std::unique_ptr<PmixRendezvous> rendezvous_;  ///< nullptr: nobody
-  std::unique_ptr<OwnServer> server_;           ///< nullptr: none here
-  bool had_session_ = false;                    ///< so that the server ends by itself
+  std::unique_ptr<Rendezvous> rendezvous_;  ///< nullptr: nobody
+  std::unique_ptr<OwnServer> server_;       ///< nullptr: none here
+  bool had_session_ = false;                ///< so that the server ends by itself
 };
 
 absl::Status place_by_letter(const LaunchLetter& letter, Place& place) {
@@ -185,14 +183,6 @@ absl::Status place_by_letter(const LaunchLetter& letter, Place& place) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::uint32_t> number_of(const Environment& variable, const char* name,
-                                        std::uint32_t otherwise) {
-  const char* const written = variable(name);
-  if (written == nullptr) return otherwise;
-  if (const auto number = base::parse_decimal<std::uint32_t>(written)) return *number;
-  return absl::InvalidArgumentError(fmt::format("{}={}: a number is expected", name, written));
-}
-
 absl::StatusOr<std::vector<std::string>> addresses_of(std::string_view servers) {
   std::vector<std::string> addresses = absl::StrSplit(absl::string_view(servers.data(), servers.size()), ',');
   for (auto one = addresses.begin(); one != addresses.end(); ++one) {
@@ -210,19 +200,13 @@ absl::Status place_by_variables(std::string_view servers, const Environment& var
   absl::StatusOr<std::vector<std::string>> addresses = addresses_of(servers);
   if (!addresses.ok()) return addresses.status();
   options.servers = *std::move(addresses);
-  const absl::StatusOr<std::uint32_t> rank = number_of(variable, "VERBENA_RANK", 0);
+  const auto rank = number_in_variable(variable, "VERBENA_RANK");
   if (!rank.ok()) return rank.status();
-  const absl::StatusOr<std::uint32_t> workers = number_of(variable, "VERBENA_WORKERS", 1);
+  const auto workers = number_in_variable(variable, "VERBENA_WORKERS");
   if (!workers.ok()) return workers.status();
-  options.rank = *rank;
-  options.workers = *workers;
-  if (const char* const file = variable("VERBENA_SECRET_FILE")) options.network.secret_file = file;
-  if (const char* const none = variable("VERBENA_NO_SECRET")) {
-    if (std::string_view(none) != "1")
-      return absl::InvalidArgumentError(fmt::format("VERBENA_NO_SECRET={}: 1 is expected, or nothing", none));
-    options.network.no_secret = true;
-  }
-  return absl::OkStatus();
+  options.rank = rank->value_or(0);
+  options.workers = workers->value_or(1);
+  return take_secret_variables(variable, options.network.secret_file, options.network.no_secret);
 }
 
 /// A user who says which worker this is means a job.
@@ -243,7 +227,7 @@ transport::BackendOptions how_of(const NetworkOptions& network,
           .shares_cores = network.shares_cores || threads_here > std::thread::hardware_concurrency()};
 }
 
-/// What the processes that mpirun or srun has started tell each other.
+/// What processes tell each other that something else than Verbena has started.
 constexpr const char* kHost = "verbena.host";
 constexpr const char* kServer = "verbena.server";
 constexpr const char* kUsable = "verbena.transports";
@@ -354,7 +338,7 @@ class Member {
   std::vector<std::uint32_t> with_server_;  ///< ranks, ascending: the first on each host
 };
 
-absl::Status place_among(std::unique_ptr<PmixRendezvous> joined, Place& place) {
+absl::Status place_among(std::unique_ptr<Rendezvous> joined, Place& place) {
   auto hosting = std::make_unique<Hosting>(std::move(joined));
   place.rendezvous = &hosting->rendezvous();
   RETURN_IF_ERROR(Member(*hosting, place.options).take_place());
@@ -387,12 +371,12 @@ absl::Status find_place(Place& place, const Environment& variable) {
   if (const char* const servers = variable("VERBENA_SERVERS"))
     return place_by_variables(servers, variable, place);
   RETURN_IF_ERROR(check_servers_named(variable));
-  RETURN_IF_ERROR(check_started_apart(variable));
-  if (variable("PMIX_RANK") == nullptr) return place_alone(place);
-  const base::SignalsBlocked blocked;  // for PMIx's threads
-  absl::StatusOr<std::unique_ptr<PmixRendezvous>> joined = PmixRendezvous::join();
-  if (!joined.ok()) return joined.status();
-  return place_among(*std::move(joined), place);
+  const NetworkOptions& network = place.options.network;
+  absl::StatusOr<std::unique_ptr<PeerRendezvous>> peers =
+      meet_peers({.secret_file = network.secret_file, .no_secret = network.no_secret}, variable,
+                 kMeetingPatience, [] { return false; });
+  if (!peers.ok()) return peers.status();
+  return *peers == nullptr ? place_alone(place) : place_among(*std::move(peers), place);
 }
 
 }  // namespace

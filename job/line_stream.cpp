@@ -17,14 +17,18 @@ bool LineStream::read(int descriptor, const std::function<void(std::string_view 
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return true;
     if (got <= 0) return false;
-    unread_.append(block.data(), static_cast<std::size_t>(got));
-    std::size_t begin = 0;
-    for (std::size_t end = unread_.find('\n'); end != std::string::npos; end = unread_.find('\n', begin)) {
-      handle(std::string_view(unread_).substr(begin, end - begin));
-      begin = end + 1;
-    }
-    unread_.erase(0, begin);
+    add({block.data(), static_cast<std::size_t>(got)}, handle);
   }
+}
+
+void LineStream::add(std::string_view bytes, const std::function<void(std::string_view line)>& handle) {
+  unread_.append(bytes);
+  std::size_t begin = 0;
+  for (std::size_t end = unread_.find('\n'); end != std::string::npos; end = unread_.find('\n', begin)) {
+    handle(std::string_view(unread_).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  unread_.erase(0, begin);
 }
 
 absl::Status write_all(int descriptor, std::string_view text) {

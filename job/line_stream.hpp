@@ -15,6 +15,8 @@ class LineStream {
   /// Hands over the whole lines that can be read from `descriptor`, which is non-blocking; false when the
   /// other end has closed.
   bool read(int descriptor, const std::function<void(std::string_view line)>& handle);
+  /// The same, of bytes that have come some other way.
+  void add(std::string_view bytes, const std::function<void(std::string_view line)>& handle);
 
  private:
   std::string unread_;  ///< the beginning of a line

@@ -171,14 +171,13 @@ absl::StatusOr<std::unique_ptr<PmixRendezvous>> PmixRendezvous::join() {
   static std::array<pmix_status_t, 2> lost = {PMIX_ERR_LOST_CONNECTION, kLostConnectionToServer};
   (*library)->register_event_handler(lost.data(), lost.size(), nullptr, 0, on_starter_lost, on_registered,
                                      nullptr);
-  const std::uint32_t local_rank = about(self.rank, PMIX_LOCAL_RANK).value_or(0);
   return std::unique_ptr<PmixRendezvous>(
-      new PmixRendezvous(*std::move(library), self.nspace, self.rank, *size, local_rank));
+      new PmixRendezvous(*std::move(library), self.nspace, self.rank, *size));
 }
 
 PmixRendezvous::PmixRendezvous(std::unique_ptr<const Library> library, std::string name_space,
-                               std::uint32_t rank, std::uint32_t size, std::uint32_t local_rank)
-    : Rendezvous(rank, size, local_rank), library_(std::move(library)), name_space_(std::move(name_space)) {}
+                               std::uint32_t rank, std::uint32_t size)
+    : PeerRendezvous(rank, size), library_(std::move(library)), name_space_(std::move(name_space)) {}
 
 PmixRendezvous::~PmixRendezvous() {
   library_->finalize(nullptr, 0);

@@ -11,7 +11,7 @@
 namespace verbena::job {
 
 /// At most one per process. It starts threads, so signals that the process handles must be blocked before.
-class PmixRendezvous : public Rendezvous {
+class PmixRendezvous final : public PeerRendezvous {
  public:
   /// UNAVAILABLE, with what to do about it, if the library or the program that started this process is
   /// missing. If that program goes later (mpirun was killed), nobody is left to end the job: this process
@@ -24,13 +24,13 @@ class PmixRendezvous : public Rendezvous {
   absl::Status fence(std::chrono::milliseconds patience, const Stopped& stopped) override;
   absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) override;
 
-  /// Makes the program that started the job's processes end all of them, this one included.
-  void abort(int exit_status, const std::string& why);
+  /// The program that started the job's processes ends them.
+  void abort(int exit_status, const std::string& why) override;
 
  private:
   struct Library;
   PmixRendezvous(std::unique_ptr<const Library> library, std::string name_space, std::uint32_t rank,
-                 std::uint32_t size, std::uint32_t local_rank);
+                 std::uint32_t size);
 
   const std::unique_ptr<const Library> library_;
   const std::string name_space_;

@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "transport/secret.hpp"
 
 namespace verbena::job {
 
@@ -25,8 +27,10 @@ class Rendezvous {
 
   [[nodiscard]] std::uint32_t rank() const { return rank_; }  ///< of this process, 0 ≤ rank() < size()
   [[nodiscard]] std::uint32_t size() const { return size_; }
-  /// The rank among the processes that were started on this host.
-  [[nodiscard]] std::uint32_t local_rank() const { return local_rank_; }
+
+  /// The secret that all processes have who can come here; nullptr: they have none in common, or it is not
+  /// known here.
+  [[nodiscard]] virtual std::shared_ptr<const transport::Secret> secret() const { return nullptr; }
 
   /// Tells the others `value` at the next fence().
   virtual absl::Status put(const std::string& key, const std::string& value) = 0;
@@ -39,13 +43,22 @@ class Rendezvous {
   virtual absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) = 0;
 
  protected:
-  Rendezvous(std::uint32_t rank, std::uint32_t size, std::uint32_t local_rank)
-      : rank_(rank), size_(size), local_rank_(local_rank) {}
+  Rendezvous(std::uint32_t rank, std::uint32_t size) : rank_(rank), size_(size) {}
 
  private:
   const std::uint32_t rank_;
   const std::uint32_t size_;
-  const std::uint32_t local_rank_;
+};
+
+/// Of processes that something else than Verbena has started.
+class PeerRendezvous : public Rendezvous {
+ public:
+  /// Makes all processes of the job end, this one included if that is possible. For what goes wrong in one
+  /// process that the others would not notice. Thread safety: any thread.
+  virtual void abort(int exit_status, const std::string& why) = 0;
+
+ protected:
+  using Rendezvous::Rendezvous;
 };
 
 /// Equal in two processes if they can share memory: same running kernel, user and network namespace (that is

@@ -50,6 +50,7 @@ absl::StatusOr<std::shared_ptr<const transport::Secret>> take_over_secret(int de
 }
 
 absl::Status put_secret(Rendezvous& rendezvous) {
+  if (rendezvous.secret() != nullptr) return absl::OkStatus();
   const absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = transport::Secret::random();
   if (!secret.ok()) return secret.status();
   std::string text = (*secret)->to_hex();
@@ -59,6 +60,7 @@ absl::Status put_secret(Rendezvous& rendezvous) {
 }
 
 absl::StatusOr<std::shared_ptr<const transport::Secret>> get_secret(Rendezvous& rendezvous) {
+  if (auto known = rendezvous.secret()) return known;
   absl::StatusOr<std::string> text = rendezvous.get(0, kSecret);
   if (!text.ok()) return text.status();
   absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = transport::Secret::from_hex(*text);

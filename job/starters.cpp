@@ -4,34 +4,38 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "base/decimal.hpp"
 
 namespace verbena::job {
 namespace {
 
-/// A program that starts many processes and tells each how many there are. If it speaks another protocol than
-/// PMIx, each process would be a whole job, and all would write the same files.
+/// A program that starts many processes and tells each how many there are. If it neither speaks PMIx nor says
+/// where they meet, each process would be a whole job, and all would write the same files.
 struct Starter {
-  const char* size;  ///< the environment variable
+  const char* rank;  ///< the environment variable; nullptr: none that counts all processes
+  const char* size;
   const char* name;
   const char* remedy;
 };
-constexpr const char* kElse =
-    "it does not speak PMIx; mpirun of Open MPI and srun --mpi=pmix do (docs/cluster.md)";
+constexpr const char* kElse = "it does not speak PMIx; mpirun of Open MPI and srun --mpi=pmix do";
 constexpr const char* kPals = "it needs --pmi=pmix";
-/// Slurm, Flux and PALS come first: they also set variables of the others.
+/// torchrun is what another one of them may have started; Slurm, Flux and PALS also set variables of those
+/// after them.
 constexpr Starter kStarters[] = {
-    {"SLURM_STEP_NUM_TASKS", "srun", "it needs --mpi=pmix"},
-    {"FLUX_JOB_SIZE", "flux run",
+    {"RANK", "WORLD_SIZE", "torchrun or alike", "MASTER_ADDR and MASTER_PORT, where rank 0 is, are not set"},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun", "it needs --mpi=pmix"},
+    {"FLUX_TASK_RANK", "FLUX_JOB_SIZE", "flux run",
      "it needs -o pmi=pmix (the plugin flux-pmix), or mpirun inside of flux alloc"},
-    {"PALS_SIZE", "mpiexec of Cray PALS", kPals},
-    {"PALS_LOCAL_SIZE", "mpiexec of Cray PALS", kPals},  // the only one that older versions set
-    {"JSM_NAMESPACE_SIZE", "jsrun", "it needs its own PMIx, which --smpiargs=\"off\" takes away"},
-    {"OMPI_COMM_WORLD_SIZE", "mpirun", "this Open MPI was built without PMIx"},
-    {"MV2_COMM_WORLD_SIZE", "MVAPICH's mpirun", kElse},
-    {"PMI_SIZE", "mpiexec (of MPICH, Intel MPI or alike)", kElse},
-    {"MPI_LOCALNRANKS", "mpiexec (of MPICH, Intel MPI or alike)", kElse},
+    {"PALS_RANKID", "PALS_SIZE", "mpiexec of Cray PALS", kPals},
+    {nullptr, "PALS_LOCAL_SIZE", "mpiexec of Cray PALS", kPals},  // the only one that older versions set
+    {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "jsrun",
+     "it needs its own PMIx, which --smpiargs=\"off\" takes away"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun", "this Open MPI was built without PMIx"},
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MVAPICH's mpirun", kElse},
+    {"PMI_RANK", "PMI_SIZE", "mpiexec (of MPICH, Intel MPI or alike)", kElse},
+    {nullptr, "MPI_LOCALNRANKS", "mpiexec (of MPICH, Intel MPI or alike)", kElse},
 };
 
 struct Started {
@@ -43,18 +47,32 @@ std::optional<Started> started_together(const Environment& variable) {
   for (const Starter& starter : kStarters) {
     const char* const text = variable(starter.size);
     const auto processes = base::parse_decimal<std::uint32_t>(text == nullptr ? "" : text);
-    if (processes && *processes > 1) return Started{starter, *processes};
+    if (!processes || *processes <= 1) continue;
+    // The names are such that others may use them, too.
+    const bool is_torchrun = std::string_view(starter.size) == "WORLD_SIZE";
+    if (is_torchrun && variable(starter.rank) == nullptr) continue;
+    return Started{starter, *processes};
   }
   return std::nullopt;
 }
 
 }  // namespace
 
+std::optional<StartedAs> started_as(const Environment& variable) {
+  const std::optional<Started> started = started_together(variable);
+  if (!started) return std::nullopt;
+  const char* const text = started->by.rank == nullptr ? nullptr : variable(started->by.rank);
+  return StartedAs{.rank = base::parse_decimal<std::uint32_t>(text == nullptr ? "" : text),
+                   .processes = started->processes};
+}
+
 absl::Status check_started_apart(const Environment& variable) {
   const std::optional<Started> started = started_together(variable);
   if (variable("PMIX_RANK") != nullptr || !started) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format("{} has started {} processes that cannot find each other: {}",
-                                                started->by.name, started->processes, started->by.remedy));
+  return absl::InvalidArgumentError(
+      fmt::format("{} has started {} processes that cannot find each other: {}; or say where they meet, with "
+                  "--rendezvous HOST:PORT (docs/cluster.md)",
+                  started->by.name, started->processes, started->by.remedy));
 }
 
 absl::Status check_started_once(const Environment& variable) {

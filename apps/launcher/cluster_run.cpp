@@ -120,8 +120,8 @@ int ClusterProcess::run() {
   decide_consistency(run_.job, application_, /*is_one_node=*/false);
   if (verdict.ok() && run_.job.checkpoints.restarts > 0) {
     verdict = absl::InvalidArgumentError(
-        "--restarts: what mpirun or srun has started only the batch system can start again: expected a job "
-        "script that does, with --resume-from and the newest checkpoint");
+        "--restarts: only what has started the processes can start them again: expected a job script that "
+        "does, with --resume-from and the newest checkpoint");
   }
   if (verdict.ok() && leads()) verdict = check_all(application_, run_);
   if (verdict.ok() && leads()) verdict = check_resume_in_cluster(run_.job, application_, options_);
@@ -266,7 +266,7 @@ int ClusterProcess::train() {
 /// Ends all processes of the job; this one at once.
 int ClusterProcess::abort(const absl::Status& why) {
   const int status = report_error(why);
-  cluster_.abort(status, std::string(why.message()));
+  cluster_.rendezvous.abort(status, std::string(why.message()));
   ::_exit(status);
 }
 
@@ -283,7 +283,7 @@ int ClusterProcess::train(std::thread& listening) {
   if (const absl::Status linked = open_link(); !linked.ok()) {
     const int status = end_early(linked);
     if (!leads()) return status;
-    cluster_.abort(status, "rank 0 cannot listen");
+    cluster_.rendezvous.abort(status, "rank 0 cannot listen");
     ::_exit(status);
   }
   const bool server = others_.members[rank()].server;
@@ -296,6 +296,7 @@ int ClusterProcess::train(std::thread& listening) {
   JobsResult result;
   if (absl::StatusOr<ProcessJobs> jobs = make_jobs(role, stop); jobs.ok()) {
     jobs->listener_descriptor = link_->descriptor();
+    jobs->on_signal = [this](int signal) { link_->send(job::SignaledMessage{signal}); };
     result = run_jobs(*std::move(jobs), cluster_.signals, stop);
   } else {
     result.statuses.push_back(jobs.status());
@@ -331,7 +332,7 @@ int ClusterProcess::lead(std::thread listening, int own_status) {
   const int status = outputs_->finish(failure, failure.ok() ? leader_->signal() : 0);
   if (leader_->abandoned()) {
     std::fflush(stdout);
-    cluster_.abort(status == kExitOk ? kExitFailed : status, "some processes did not end");
+    cluster_.rendezvous.abort(status == kExitOk ? kExitFailed : status, "some processes did not end");
   }
   leader_.reset();  // the others may go now
   return status == kExitOk ? own_status : status;

@@ -1,5 +1,6 @@
-// `verbena run` in a process that mpirun or srun has started: it becomes the server or worker of its rank
-// (job/address_exchange.hpp has the mapping). Rank 0 shows the progress and writes the outputs, too.
+// `verbena run` in a process that something else has started together with others (job/peers.hpp): it becomes
+// the server or worker of its rank (job/address_exchange.hpp has the mapping). Rank 0 shows the progress and
+// writes the outputs, too.
 #pragma once
 
 #include <atomic>
@@ -31,12 +32,10 @@ std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std:
                                         std::uint32_t rank);
 
 struct ClusterOptions {
-  job::Rendezvous& rendezvous;
+  job::PeerRendezvous& rendezvous;
   StopSignals& signals;
   /// What a process with the role of a worker does; the arguments outlive the jobs.
   std::function<ProcessJobs(const Role& role, Outlet& outlet, const std::atomic<bool>& stop)> worker_jobs;
-  /// Ends all processes of the job, this one included, when some do not end by themselves.
-  std::function<void(int exit_status, const std::string& why)> abort;
 };
 
 /// Returns the exit status. May not return: a thread that cannot be stopped is left behind. `application`: as

@@ -345,6 +345,10 @@ void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
   const std::optional<job::ChildMessage> message = monitor.hear(seat.member.name, line);
   if (!message) return;
   if (std::holds_alternative<job::FailedMessage>(*message)) seat.reported_failure = true;
+  if (const auto* signaled = std::get_if<job::SignaledMessage>(&*message)) {
+    signal_ = signaled->signal;
+    monitor.expect_failures();
+  }
   const auto* ended = std::get_if<job::EndedMessage>(&*message);
   if (ended == nullptr) return;
   seat.ended = true;

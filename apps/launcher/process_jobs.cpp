@@ -97,6 +97,7 @@ JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& s
     if (const std::optional<int> signal = signals.take()) {
       result.signal = *signal;
       is_told_to_end = is_told_to_end || !jobs.saves_first || *signal != kSaveSignal;
+      jobs.on_signal(*signal);
     }
     std::uint64_t count = 0;
     (void)!::read(shared->changed, &count, sizeof count);

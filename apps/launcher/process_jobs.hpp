@@ -26,6 +26,7 @@ struct ProcessJobs {
   std::vector<std::function<absl::Status()>> jobs;
   bool saves_first = false;
   std::function<void()> wake = [] {};
+  std::function<void(int signal)> on_signal = [](int) {};  ///< called before `stop` is set
   int listener_descriptor = -1;
 };
 JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& stop);

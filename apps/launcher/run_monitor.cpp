@@ -130,7 +130,7 @@ void RunMonitor::go_back(std::int64_t after_iteration, std::string_view why) {
 }
 
 void RunMonitor::fail(Cause cause, absl::Status status) {
-  if (cause >= cause_) return;
+  if (cause >= cause_ || (expects_failures_ && cause != Cause::kKilled)) return;
   cause_ = cause;
   failure_ = std::move(status);
 }

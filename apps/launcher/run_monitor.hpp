@@ -35,6 +35,8 @@ class RunMonitor {
   /// cannot be understood is a failure.
   std::optional<job::ChildMessage> hear(const std::string& name, std::string_view line);
   void fail(Cause cause, absl::Status status);
+  /// The run is being stopped: from now on only a killed process is a failure; all others follow from that.
+  void expect_failures() { expects_failures_ = true; }
   /// The process has not ended within kServersPatience.
   void fail_still_running(std::string_view name);
 
@@ -81,6 +83,7 @@ class RunMonitor {
   MetricsFile* const metrics_;
   const Clock::time_point start_ = Clock::now();
   Cause cause_ = Cause::kNone;
+  bool expects_failures_ = false;
   absl::Status failure_;
   nlohmann::json model_summary_ = nlohmann::json::object();
   std::vector<std::string> printed_;

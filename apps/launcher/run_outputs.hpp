@@ -11,12 +11,14 @@
 #include "apps/launcher/run_settings.hpp"
 #include "apps/report/display.hpp"
 #include "apps/report/metrics.hpp"
+#include "job/peers.hpp"
 
 namespace verbena::apps {
 
 struct RunOptions {
   JobOptions job;
-  bool servers_given = false;  ///< on the command line
+  job::PeerOptions peers = {};  ///< how it finds the processes that were started with it
+  bool servers_given = false;   ///< on the command line
   bool workers_given = false;
   std::string metrics;  ///< empty: none
   std::string report;

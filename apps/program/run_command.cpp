@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -15,8 +14,8 @@
 #include "apps/launcher/run_outputs.hpp"
 #include "apps/program/commands.hpp"
 #include "apps/report/exit_status.hpp"
-#include "job/pmix_rendezvous.hpp"
-#include "job/starters.hpp"
+#include "job/address_exchange.hpp"
+#include "job/peers.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -31,23 +30,32 @@ int run_on_this_host(RunOptions run, Application& application, const Application
   return (*outputs)->finish(ended.status, ended.signal);
 }
 
-/// Calls run_one() if mpirun or srun has started this process. nullopt if it is the only process.
-std::optional<int> run_as_one_of_many(const std::function<int(const ClusterOptions& cluster)>& run_one) {
-  if (std::getenv("PMIX_RANK") == nullptr) return std::nullopt;
+/// Calls run_one() if something else than Verbena has started this process and others with it. nullopt if it
+/// is the only process.
+std::optional<int> run_as_one_of_many(const RunOptions& run,
+                                      const std::function<int(const ClusterOptions& cluster)>& run_one) {
+  const absl::StatusOr<job::Meeting> meeting = job::find_meeting(run.peers, job::own_environment);
+  if (!meeting.ok()) return report_error(meeting.status());
+  if (meeting->way == job::Meeting::Way::kNone) return std::nullopt;
   StopSignals signals({SIGINT, SIGTERM, SIGHUP});  // before there are threads
-  const absl::StatusOr<std::unique_ptr<job::PmixRendezvous>> rendezvous = job::PmixRendezvous::join();
-  if (!rendezvous.ok()) return report_error(rendezvous.status());
-  if ((*rendezvous)->size() == 1) return std::nullopt;
-  const auto abort = [&](int exit_status, const std::string& why) { (*rendezvous)->abort(exit_status, why); };
-  return run_one({.rendezvous = **rendezvous, .signals = signals, .worker_jobs = {}, .abort = abort});
+  std::optional<int> signal;
+  const auto stopped = [&] {
+    if (const std::optional<int> taken = signals.take()) signal = taken;
+    return signal.has_value();
+  };
+  const absl::StatusOr<std::unique_ptr<job::PeerRendezvous>> peers =
+      job::meet_peers(run.peers, job::own_environment, job::kMeetingPatience, stopped);
+  if (signal) return kExitSignalBase + *signal;
+  if (!peers.ok()) return report_error(peers.status());
+  if ((*peers)->size() == 1) return std::nullopt;
+  return run_one({.rendezvous = **peers, .signals = signals, .worker_jobs = {}});
 }
 
 }  // namespace
 
 int run_application(const RunOptions& given, Application& application, const ApplicationOptions& options) {
   RunOptions run = given;
-  if (absl::Status status = job::check_started_apart(); !status.ok()) return report_error(status);
-  const std::optional<int> ended = run_as_one_of_many([&](ClusterOptions cluster) {
+  const std::optional<int> ended = run_as_one_of_many(run, [&](ClusterOptions cluster) {
     cluster.worker_jobs = [&](const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
       return worker_jobs(role, application, outlet, stop,
                          [&] { return resume_notes(application, options, role.job); });
@@ -78,6 +86,39 @@ void add_output_options(CLI::App& command, RunOptions& options) {
       ->group("Output");
 }
 
+/// For processes that neither mpirun nor srun has started.
+void add_peer_options(CLI::App& command, job::PeerOptions& options) {
+  constexpr const char* kGroup = "On several hosts, without mpirun (docs/cluster.md)";
+  command
+      .add_option("--rendezvous", options.rendezvous,
+                  "Where the processes of the job meet: the host of rank 0, and a free port there. Default: "
+                  "MASTER_ADDR and MASTER_PORT, if something like torchrun has set them.")
+      ->type_name("HOST:PORT")
+      ->group(kGroup);
+  command
+      .add_option(
+          "--process", options.rank,
+          "Which of the processes this is, counted from 0; servers have the first ranks. Default: RANK, "
+          "or as srun or mpiexec say.")
+      ->type_name("R")
+      ->group(kGroup);
+  command
+      .add_option("--processes", options.processes,
+                  "How many there are. Default: WORLD_SIZE, or as srun or mpiexec say.")
+      ->type_name("N")
+      ->group(kGroup);
+  command
+      .add_option("--secret-file", options.secret_file,
+                  "A file with a secret of the job, the same on all hosts, of mode 600. Default: "
+                  "VERBENA_SECRET_FILE.")
+      ->type_name("FILE")
+      ->group(kGroup);
+  command
+      .add_flag("--no-secret", options.no_secret,
+                "Whoever reaches rank 0 over the network may take part. Default: VERBENA_NO_SECRET=1.")
+      ->group(kGroup);
+}
+
 void add_application(CLI::App& command, Application& application, const CarryOutRun& carry_out, Run* run) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* app =
@@ -87,6 +128,7 @@ void add_application(CLI::App& command, Application& application, const CarryOut
   add_thread_option(*app, options->job);
   add_silence_option(*app, options->job);
   add_transport_options(*app, options->job.transport, kProcessOptions);
+  add_peer_options(*app, options->peers);
   app->add_flag("--baseline", options->baseline,
                 "Train in a plain loop over the same kernel instead, without a parameter server.")
       ->group(kProcessOptions);
@@ -129,8 +171,7 @@ void check_alone(const CLI::App& command) {
 }
 
 int run_own_program(const ProgramRun& options) {
-  if (absl::Status status = job::check_started_apart(); !status.ok()) return report_error(status);
-  const std::optional<int> ended = run_as_one_of_many([&](const ClusterOptions& cluster) {
+  const std::optional<int> ended = run_as_one_of_many(options.run, [&](const ClusterOptions& cluster) {
     return run_program_in_cluster(options.run, options.program, cluster);
   });
   return ended ? *ended : run_program(options.run, options.program);
@@ -144,6 +185,7 @@ void add_own_program(CLI::App& command, const std::vector<std::string>& words, R
   add_size_options(command, job);
   add_silence_option(command, job);
   add_transport_options(command, job.transport, kProcessOptions);
+  add_peer_options(command, options->run.peers);
   add_server_options(command, job);
   add_output_options(command, options->run);
   add_program_options(command, options->program);
@@ -170,8 +212,8 @@ void add_run_command(CLI::App& program, const Applications& applications, const 
       "train a model with several processes\n\nStarts S servers and W workers on this host, shows their "
       "progress, and ends with a table. When a process fails, the others are ended and nothing is left "
       "behind; with --restarts a run that is saved then goes back to its newest checkpoint. "
-      "Started itself by mpirun or srun --mpi=pmix, each process becomes the server or "
-      "worker of its rank, servers first (docs/cluster.md). "
+      "Started itself by mpirun, srun --mpi=pmix or torchrun, or with --rendezvous, each process becomes the "
+      "server or worker of its rank, servers first (docs/cluster.md). "
       "`verbena run APP --help` has the options. With -- PROGRAM instead of APP the workers are a program of "
       "your own (docs/library.md), and the options below are for it.");
   for (const auto& application : applications) add_application(*command, *application, carry_out, run);

@@ -30,7 +30,7 @@ TEST(ChildMessageFuzz, Lines) {
                    encode(job::SummaryMessage{.name = "topics", .value = {{"a", {1, 2, nullptr}}}}),
                    encode(finished), encode(job::FailedMessage{absl::UnavailableError("server 1 is gone")}),
                    encode(job::FailedMessage{absl::AbortedError("killed"), job::Cause::kSilentEnd}),
-                   encode(job::EndedMessage{.status = 143}),
+                   encode(job::SignaledMessage{.signal = 15}), encode(job::EndedMessage{.status = 143}),
                    encode(job::SilentWorkerMessage{.worker = 1, .why = "no sign of life"})},
                   {"\"", "{", "}", "[", "]", ",", ":", "null", "-1", "1e999", "1e300", "0.5", "true",
                    "18446744073709551615", "\\u0000", "\\ud800", "\xff", "\n", "[[[[[[[["});

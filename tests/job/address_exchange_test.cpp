@@ -27,7 +27,7 @@ struct Place {
 
 class PlaceRendezvous : public Rendezvous {
  public:
-  PlaceRendezvous(Place& place, std::uint32_t rank) : Rendezvous(rank, place.size, rank), place_(place) {}
+  PlaceRendezvous(Place& place, std::uint32_t rank) : Rendezvous(rank, place.size), place_(place) {}
 
   absl::Status put(const std::string& key, const std::string& value) override {
     const std::lock_guard lock(place_.mutex);

@@ -107,7 +107,7 @@ class MpirunTest : public ::testing::Test {
 TEST_F(MpirunTest, OnlyTheBatchSystemCanStartItAgain) {
   const Ended ended = run_counter(2, {"--restarts", "1", "--checkpoint", path("saved")});
   EXPECT_EQ(ended.status, 2) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("--restarts: what mpirun or srun has started only the batch system can"));
+  EXPECT_THAT(ended.err, HasSubstr("--restarts: only what has started the processes can start them again"));
   EXPECT_EQ(errors(ended.err), 1U) << ended.err;
 }
 

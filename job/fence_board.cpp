@@ -1,0 +1,93 @@
+#include "job/fence_board.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/printable.hpp"
+#include "job/json_line.hpp"
+
+namespace verbena::job {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kShownBytes = 200;  // of a line in an error
+
+absl::Status broke_the_rules(std::string_view who, std::string_view line) {
+  return absl::InvalidArgumentError(fmt::format("{} said what it should not: {}{}", who,
+                                                base::printable(line.substr(0, kShownBytes)),
+                                                line.size() > kShownBytes ? "…" : ""));
+}
+
+std::string go_line() {
+  return line_of({{"go", true}});
+}
+
+}  // namespace
+
+// --- a process's side
+
+std::string FenceNotes::put_line(const std::string& key, const std::string& value) {
+  return line_of({{"put", key}, {"value", value}});
+}
+
+std::string FenceNotes::fence_line() {
+  return line_of({{"fence", true}});
+}
+
+absl::StatusOr<bool> FenceNotes::take(std::string_view line) {
+  const json object = json::parse(line, nullptr, false);
+  if (object.is_object() && object.contains("go")) return true;
+  const std::optional<std::uint32_t> rank = number_in(object, "rank");
+  std::optional<std::string> key = text_in(object, "key");
+  std::optional<std::string> value = text_in(object, "value");
+  if (!rank || *rank >= size_ || !key || !value) return broke_the_rules("who hosts the rendezvous", line);
+  values_[{*rank, *std::move(key)}] = *std::move(value);
+  return false;
+}
+
+absl::StatusOr<std::string> FenceNotes::get(std::uint32_t rank, const std::string& key) const {
+  const auto found = values_.find({rank, key});
+  if (found == values_.end())
+    return absl::NotFoundError(fmt::format("process {} has not told its {}", rank, key));
+  return found->second;
+}
+
+// --- the host's side
+
+absl::Status FenceBoard::take(std::uint32_t rank, std::string_view line) {
+  if (rank >= is_at_fence_.size()) is_at_fence_.resize(rank + 1, false);
+  const json object = json::parse(line, nullptr, false);
+  if (object.is_object() && object.contains("fence") && !is_at_fence_[rank]) {
+    is_at_fence_[rank] = true;
+    return absl::OkStatus();
+  }
+  const std::optional<std::string> key = text_in(object, "put");
+  const std::optional<std::string> value = text_in(object, "value");
+  if (!key || !value) return broke_the_rules(fmt::format("process {}", rank), line);
+  tell(rank, *key, *value);
+  return absl::OkStatus();
+}
+
+void FenceBoard::tell(std::uint32_t rank, const std::string& key, const std::string& value) {
+  news_ += line_of({{"rank", rank}, {"key", key}, {"value", value}});
+}
+
+std::optional<std::string> FenceBoard::let_go() {
+  const auto end = is_at_fence_.begin() + size_;
+  if (!std::all_of(is_at_fence_.begin(), end, [](bool is_there) { return is_there; })) return std::nullopt;
+  std::fill(is_at_fence_.begin(), end, false);
+  have_met_ = true;
+  said_ += news_;
+  return std::exchange(news_, {}) + go_line();
+}
+
+std::optional<std::string> FenceBoard::let_go_late(std::uint32_t rank) {
+  if (!have_met_ || rank < size_ || !is_at_fence(rank)) return std::nullopt;
+  is_at_fence_[rank] = false;
+  return said_ + go_line();
+}
+
+}  // namespace verbena::job

@@ -1,0 +1,523 @@
+#include "job/network_rendezvous.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/signals_blocked.hpp"
+#include "job/fence_board.hpp"
+#include "job/json_line.hpp"
+#include "job/line_stream.hpp"
+#include "transport/message_outbox.hpp"
+#include "transport/socket_address.hpp"
+#include "transport/tcp/tcp_transport.hpp"
+
+namespace verbena::job {
+namespace {
+
+using nlohmann::json;
+using transport::Connection;
+using transport::Event;
+using transport::TimePoint;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::uint32_t kMessageBytes = 65536;
+constexpr auto kFenceSlice = milliseconds(50);          // how often a wait checks whether it must end
+constexpr auto kAttempt = milliseconds(250);            // to connect, before it is checked again
+constexpr auto kBetweenReminders = milliseconds(5000);  // that some have not come
+constexpr auto kTurn = milliseconds(500);               // at least so often the thread looks at the time
+constexpr auto kFarewell = milliseconds(1000);
+constexpr auto kPoliteness = milliseconds(10000);  // from SIGTERM to SIGKILL
+constexpr std::size_t kMostNamed = 8;              // of those that have not come
+
+/// Where rank 0 listens. Its host's name may mean a loopback address on the host itself, and another one
+/// elsewhere: so all of its addresses, unless this host alone is meant.
+absl::StatusOr<std::string> listening_place(transport::HostPort place) {
+  const absl::StatusOr<sockaddr_storage> address = transport::resolve(place, to_string(place));
+  if (!address.ok()) return address.status();
+  const bool is_this_host_alone =
+      place.host == "localhost" || place.host == "::1" || place.host.starts_with("127.");
+  if (!is_this_host_alone) place.host = address->ss_family == AF_INET6 ? "::" : "0.0.0.0";
+  return "tcp:" + to_string(place);
+}
+
+}  // namespace
+
+/// What one process has to say to another, in messages, and what it hears from it, in lines.
+class NetworkRendezvous::Wire {
+ public:
+  explicit Wire(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
+
+  void say(std::string_view words) {
+    for (; !words.empty(); words.remove_prefix(std::min<std::size_t>(words.size(), kMessageBytes)))
+      static_cast<void>(outbox_.send(*connection_, std::string(words.substr(0, kMessageBytes))));
+  }
+  void flush() { outbox_.flush(*connection_); }
+  [[nodiscard]] bool has_said_all() const { return outbox_.empty() || !connection_->status().ok(); }
+  void hear(std::span<const std::byte> message, const std::function<void(std::string_view line)>& take) {
+    lines_.add({reinterpret_cast<const char*>(message.data()), message.size()}, take);
+  }
+  [[nodiscard]] const Connection& connection() const { return *connection_; }
+
+ private:
+  std::unique_ptr<Connection> connection_;
+  transport::MessageOutbox outbox_;
+  LineStream lines_;
+};
+
+/// What this process says and hears, and the thread that carries it. The thread alone uses the transport;
+/// what the two share is under the lock.
+class NetworkRendezvous::Talk {
+ public:
+  Talk(const Options& options, std::unique_ptr<transport::Transport> transport)
+      : options_(options), transport_(std::move(transport)), notes_(options.size) {}
+  virtual ~Talk() = default;
+  Talk(const Talk&) = delete;
+  Talk& operator=(const Talk&) = delete;
+
+  void start() {
+    const base::SignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
+  }
+  /// Says goodbye. To be called before the object goes.
+  void leave() {
+    say(line_of({{"bye", true}}));
+    is_leaving_ = true;
+    transport_->interrupt();
+    thread_.join();
+  }
+
+  void say(std::string words) {
+    {
+      const std::lock_guard lock(mutex_);
+      words_ += words;
+    }
+    transport_->interrupt();
+  }
+  /// Waits until what was said has left, for a short time.
+  void wait_until_said() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kFarewell, [&] { return words_.empty() && has_said_all_; });
+  }
+  absl::Status fence(milliseconds patience, const Stopped& stopped) {
+    const auto deadline = Clock::now() + patience;
+    std::unique_lock lock(mutex_);
+    const std::uint64_t goal = ++fences_begun_;
+    words_ += FenceNotes::fence_line();
+    lock.unlock();
+    transport_->interrupt();
+    lock.lock();
+    while (fences_passed_ < goal && trouble_.ok()) {
+      if (Clock::now() >= deadline) {
+        return absl::DeadlineExceededError(
+            fmt::format("not all {} processes have come together within {} s{}", options_.size,
+                        patience.count() / 1000, missing_.empty() ? "" : ": " + missing_ + " missing"));
+      }
+      changed_.wait_for(lock, kFenceSlice);
+      lock.unlock();  // it may be the caller's
+      const bool stop = stopped();
+      lock.lock();
+      if (stop && fences_passed_ < goal) return absl::CancelledError("stopped");
+    }
+    return fences_passed_ < goal ? trouble_ : absl::OkStatus();
+  }
+  absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    return notes_.get(rank, key);
+  }
+
+ protected:
+  // All of these are called by the thread, with the lock held.
+  /// This process says that.
+  virtual void on_own_words(std::string_view words) = 0;
+  virtual void on_event(const Event& event) = 0;
+  virtual void on_time(TimePoint now) = 0;
+  /// Also what could not be sent before.
+  [[nodiscard]] virtual bool try_to_say_all() = 0;
+
+  /// This process hears that.
+  void hear(std::string_view line) {
+    const json object = json::parse(line, nullptr, false);
+    if (const auto missing = text_in(object, "missing")) {
+      missing_ = *missing;
+    } else if (const auto loss = text_in(object, "lost")) {
+      trouble_.Update(absl::UnavailableError(*loss));
+    } else if (const auto refusal = text_in(object, "refused")) {
+      is_watched_ = false;
+      trouble_.Update(absl::InvalidArgumentError(*refusal));
+    } else if (const auto why = text_in(object, "end")) {
+      trouble_.Update(absl::UnavailableError(*why));
+      end(*why);
+    } else if (object.is_object() && object.contains("bye")) {
+      is_watched_ = false;
+      trouble_.Update(absl::UnavailableError("rank 0 has left the job"));
+    } else {
+      const absl::StatusOr<bool> goes = notes_.take(line);
+      trouble_.Update(goes.status());
+      if (goes.ok() && *goes) {
+        ++fences_passed_;
+        missing_.clear();
+      }
+    }
+  }
+  /// Somebody is gone who has not said that it ends: this process ends in a while.
+  void lose(const std::string& why) {
+    if (lost_.empty()) {
+      lost_ = why;
+      ends_at_ = Clock::now() + options_.grace;
+    }
+    trouble_.Update(absl::UnavailableError(why));
+  }
+  void end(const std::string& why) {
+    if (!is_watched_ || is_leaving_) return;
+    is_watched_ = false;
+    if (options_.end) return options_.end(why);
+    fmt::print(stderr, "verbena: this process ends with the others of its job: {}\n", why);
+    ::kill(::getpid(), SIGTERM);
+    dies_at_ = Clock::now() + kPoliteness;
+  }
+
+  const Options options_;
+  const std::unique_ptr<transport::Transport> transport_;
+  bool is_watched_ = true;  ///< the end of another process ends this one
+  std::string lost_;        ///< who is gone, and why; empty: nobody
+  TimePoint ends_at_{};     ///< if somebody is lost
+
+ private:
+  void run() {
+    std::array<Event, 32> events;
+    std::optional<TimePoint> leaves_at;
+    while (true) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (const std::string words = std::exchange(words_, {}); !words.empty()) on_own_words(words);
+        const std::size_t count = transport_->poll(events);
+        for (std::size_t i = 0; i < count; ++i) on_event(events[i]);
+        on_time(Clock::now());
+        if (dies_at_ && Clock::now() >= *dies_at_) ::kill(::getpid(), SIGKILL);
+        has_said_all_ = try_to_say_all();
+        if (is_leaving_ && !leaves_at) leaves_at = Clock::now() + kFarewell;
+        if (leaves_at && words_.empty() && (has_said_all_ || Clock::now() >= *leaves_at)) return;
+      }
+      changed_.notify_all();
+      transport_->wait(Clock::now() + kTurn);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string words_;  ///< that this process has said and the thread has not taken
+  bool has_said_all_ = true;
+  FenceNotes notes_;
+  std::uint64_t fences_begun_ = 0;
+  std::uint64_t fences_passed_ = 0;
+  std::string missing_;
+  absl::Status trouble_;  ///< why no fence can be passed any more
+  std::optional<TimePoint> dies_at_;
+  std::atomic<bool> is_leaving_ = false;
+  std::thread thread_;
+};
+
+/// Rank 0.
+class NetworkRendezvous::Host final : public Talk {
+ public:
+  Host(const Options& options, std::unique_ptr<transport::Transport> transport)
+      : Talk(options, std::move(transport)), board_(options.size), seats_(options.size) {}
+
+ private:
+  struct Seat {
+    std::optional<Wire> wire;  ///< rank 0 has none
+    bool has_come = false;
+    bool has_left = false;  ///< or is lost
+  };
+  struct Newcomer {
+    Wire wire;
+    bool is_refused = false;
+  };
+
+  void on_own_words(std::string_view words) override {
+    LineStream lines;
+    lines.add(words, [&](std::string_view line) { on_line(0, line); });
+  }
+
+  void on_event(const Event& event) override {
+    switch (event.kind) {
+      case Event::Kind::kAccepted:
+        if (auto connection = transport_->take_accepted())
+          newcomers_.push_back({Wire(std::move(connection))});
+        return;
+      case Event::Kind::kMessage:
+        return on_message(event);
+      case Event::Kind::kDisconnected:
+        return on_gone(*event.connection);
+      case Event::Kind::kCompletion:
+      case Event::Kind::kNotification:
+        return;
+    }
+  }
+
+  void on_message(const Event& event) {
+    for (std::uint32_t rank = 1; rank < seats_.size(); ++rank) {
+      if (!seats_[rank].wire || &seats_[rank].wire->connection() != event.connection) continue;
+      seats_[rank].wire->hear(event.message, [&](std::string_view line) { on_line(rank, line); });
+      return;
+    }
+    const auto newcomer = find_newcomer(*event.connection);
+    if (newcomer == newcomers_.end() || newcomer->is_refused) return;
+    std::vector<std::string> lines;
+    newcomer->wire.hear(event.message, [&](std::string_view line) { lines.emplace_back(line); });
+    if (lines.empty()) return;
+    const std::optional<std::uint32_t> rank = seat(*newcomer, lines.front());
+    if (!rank) return;
+    newcomers_.erase(newcomer);
+    for (std::size_t i = 1; i < lines.size(); ++i) on_line(*rank, lines[i]);
+  }
+
+  /// nullopt: it is refused, and stays a newcomer until it goes.
+  std::optional<std::uint32_t> seat(Newcomer& newcomer, std::string_view line) {
+    const json object = json::parse(line, nullptr, false);
+    const std::optional<std::uint32_t> rank = number_in(object, "rank");
+    const std::string why = obstacle(rank, number_in(object, "size"));
+    if (why.empty()) {
+      Seat& seat = seats_[*rank];
+      seat.wire.emplace(std::move(newcomer.wire));
+      seat.has_come = true;
+      seat.wire->say(last_words_);
+      return rank;
+    }
+    spdlog::warn("a process at the rendezvous is refused ({}): {}", newcomer.wire.connection().peer_name(),
+                 why);
+    newcomer.wire.say(line_of({{"refused", fmt::format("rank 0 refuses this process: {}", why)}}));
+    newcomer.is_refused = true;
+    return std::nullopt;
+  }
+
+  /// Why no such process can be let in; empty: one can.
+  [[nodiscard]] std::string obstacle(std::optional<std::uint32_t> rank,
+                                     std::optional<std::uint32_t> size) const {
+    if (!rank || !size) return "it did not say which process it is";
+    if (*size != options_.size)
+      return fmt::format("it was told of {} processes, and rank 0 of {}", *size, options_.size);
+    if (*rank == 0 || *rank >= *size) return fmt::format("its rank is {}, of {} processes", *rank, *size);
+    if (!seats_[*rank].has_come) return {};
+    return fmt::format("another process has come as rank {} ({})", *rank, name_of(*rank));
+  }
+
+  void on_line(std::uint32_t rank, std::string_view line) {
+    const json object = json::parse(line, nullptr, false);
+    if (object.is_object() && object.contains("bye")) {
+      seats_[rank].has_left = true;
+      if (rank == 0) tell_all_for_good(line_of({{"bye", true}}));
+      return;
+    }
+    if (const std::optional<std::string> why = text_in(object, "abort")) return end_all(rank, *why);
+    if (const absl::Status said = board_.take(rank, line); !said.ok())
+      return end_all(rank, std::string(said.message()));
+    if (const std::optional<std::string> heard = board_.let_go()) {
+      tell_all(*heard);
+      LineStream lines;
+      lines.add(*heard, [&](std::string_view each) { hear(each); });
+      is_waited_for_ = false;
+    } else if (!is_waited_for_ && board_.is_at_fence(rank)) {
+      is_waited_for_ = true;
+      next_reminder_ = Clock::now() + kBetweenReminders;
+    }
+  }
+
+  void on_gone(const Connection& connection) {
+    if (const auto newcomer = find_newcomer(connection); newcomer != newcomers_.end()) {
+      newcomers_.erase(newcomer);
+      return;
+    }
+    for (std::uint32_t rank = 1; rank < seats_.size(); ++rank) {
+      Seat& seat = seats_[rank];
+      if (!seat.wire || &seat.wire->connection() != &connection) continue;
+      const std::string who = name_of(rank);
+      seat.wire.reset();
+      if (std::exchange(seat.has_left, true)) return;
+      const std::string why =
+          fmt::format("rank {} ({}) is gone: it crashed, was killed, or its host is gone", rank, who);
+      tell_all_for_good(line_of({{"lost", why}}));
+      lose(why);
+      return;
+    }
+  }
+
+  void on_time(TimePoint now) override {
+    if (is_waited_for_ && now >= next_reminder_) {
+      next_reminder_ = now + kBetweenReminders;
+      remind();
+    }
+    if (!lost_.empty() && now >= ends_at_ && !has_ended_) end_all(0, lost_);
+  }
+
+  void remind() {
+    std::string missing;
+    std::size_t count = 0;
+    for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) {
+      if (board_.is_at_fence(rank)) continue;
+      if (++count <= kMostNamed) missing += fmt::format("{}rank {}", missing.empty() ? "" : ", ", rank);
+    }
+    if (count > kMostNamed) missing += fmt::format(" and {} more", count - kMostNamed);
+    missing += count == 1 ? " is" : " are";
+    spdlog::warn("waiting for the other processes of the job: {} missing", missing);
+    const std::string line = line_of({{"missing", missing}});
+    tell_all(line);
+    hear(line);
+  }
+
+  /// But not `by`, which ends by itself.
+  void end_all(std::uint32_t by, const std::string& why) {
+    if (std::exchange(has_ended_, true)) return;
+    const std::string line = line_of({{"end", why}});
+    for (std::uint32_t rank = 1; rank < seats_.size(); ++rank) {
+      if (rank != by && seats_[rank].wire) seats_[rank].wire->say(line);
+    }
+    last_words_ += line;
+    if (by != 0 || why == lost_) hear(line);
+  }
+
+  /// Also those who are still to come.
+  void tell_all_for_good(const std::string& words) {
+    tell_all(words);
+    last_words_ += words;
+  }
+  void tell_all(const std::string& words) {
+    for (Seat& seat : seats_) {
+      if (seat.wire) seat.wire->say(words);
+    }
+  }
+
+  bool try_to_say_all() override {
+    bool has_said_all = true;
+    const auto flush = [&](Wire& wire) {
+      wire.flush();
+      has_said_all = has_said_all && wire.has_said_all();
+    };
+    for (Seat& seat : seats_) {
+      if (seat.wire) flush(*seat.wire);
+    }
+    for (Newcomer& newcomer : newcomers_) flush(newcomer.wire);
+    return has_said_all;
+  }
+
+  [[nodiscard]] std::string name_of(std::uint32_t rank) const {
+    return seats_[rank].wire ? seats_[rank].wire->connection().peer_name() : "that has left";
+  }
+  [[nodiscard]] std::deque<Newcomer>::iterator find_newcomer(const Connection& connection) {
+    return std::ranges::find_if(newcomers_,
+                                [&](const Newcomer& each) { return &each.wire.connection() == &connection; });
+  }
+
+  FenceBoard board_;
+  std::vector<Seat> seats_;  ///< by rank
+  std::deque<Newcomer> newcomers_;
+  bool is_waited_for_ = false;  ///< some are at a fence, and not all
+  TimePoint next_reminder_{};
+  bool has_ended_ = false;  ///< all were told to
+  std::string last_words_;  ///< about the end, for those who come later
+};
+
+/// Any other rank.
+class NetworkRendezvous::Guest final : public Talk {
+ public:
+  Guest(const Options& options, std::unique_ptr<transport::Transport> transport,
+        std::unique_ptr<Connection> connection)
+      : Talk(options, std::move(transport)), wire_(std::move(connection)) {
+    say(line_of({{"rank", options.rank}, {"size", options.size}}));
+  }
+
+ private:
+  void on_own_words(std::string_view words) override { wire_.say(words); }
+  void on_event(const Event& event) override {
+    if (event.kind == Event::Kind::kMessage)
+      wire_.hear(event.message, [&](std::string_view line) { hear(line); });
+    if (event.kind == Event::Kind::kDisconnected && is_watched_)
+      lose(fmt::format("rank 0 ({}) is gone: it crashed, was killed, or its host is gone",
+                       wire_.connection().peer_name()));
+  }
+  void on_time(TimePoint now) override {
+    if (!lost_.empty() && now >= ends_at_) end(lost_);
+  }
+  bool try_to_say_all() override {
+    wire_.flush();
+    return wire_.has_said_all();
+  }
+
+  Wire wire_;
+};
+
+// ---- joining
+
+absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const Options& options,
+                                                                           milliseconds patience,
+                                                                           const Stopped& stopped) {
+  absl::StatusOr<std::unique_ptr<transport::Transport>> made =
+      transport::make_tcp_transport({.secret = options.secret, .max_message_bytes = kMessageBytes});
+  if (!made.ok()) return made.status();
+  std::unique_ptr<Talk> talk;
+  if (options.rank == 0) {
+    const absl::StatusOr<std::string> address = listening_place(options.place);
+    if (!address.ok()) return address.status();
+    const absl::Status listens = (*made)->listen(*address);
+    if (!listens.ok()) return listens;
+    talk = std::make_unique<Host>(options, *std::move(made));
+  } else {
+    const std::string address = "tcp:" + to_string(options.place);
+    const auto deadline = Clock::now() + patience;
+    absl::StatusOr<std::unique_ptr<Connection>> connection = absl::CancelledError("stopped");
+    do {
+      if (stopped()) return absl::CancelledError("stopped");
+      connection = (*made)->connect(address, std::min(deadline, Clock::now() + kAttempt));
+    } while (absl::IsDeadlineExceeded(connection.status()) && Clock::now() < deadline);
+    if (!connection.ok()) {
+      return absl::Status(
+          connection.status().code(),
+          fmt::format("rank 0 cannot be reached: {}", std::string(connection.status().message())));
+    }
+    talk = std::make_unique<Guest>(options, *std::move(made), *std::move(connection));
+  }
+  talk->start();
+  return std::unique_ptr<NetworkRendezvous>(new NetworkRendezvous(options, std::move(talk)));
+}
+
+NetworkRendezvous::NetworkRendezvous(const Options& options, std::unique_ptr<Talk> talk)
+    : PeerRendezvous(options.rank, options.size), secret_(options.secret), talk_(std::move(talk)) {}
+
+NetworkRendezvous::~NetworkRendezvous() {
+  talk_->leave();
+}
+
+absl::Status NetworkRendezvous::put(const std::string& key, const std::string& value) {
+  talk_->say(FenceNotes::put_line(key, value));
+  return absl::OkStatus();
+}
+
+absl::Status NetworkRendezvous::fence(milliseconds patience, const Stopped& stopped) {
+  return talk_->fence(patience, stopped);
+}
+
+absl::StatusOr<std::string> NetworkRendezvous::get(std::uint32_t rank, const std::string& key) {
+  return talk_->get(rank, key);
+}
+
+void NetworkRendezvous::abort(int /*exit_status*/, const std::string& why) {
+  talk_->say(line_of({{"abort", fmt::format("rank {}: {}", rank(), why)}}));
+  talk_->wait_until_said();
+}
+
+}  // namespace verbena::job

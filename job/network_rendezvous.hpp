@@ -1,0 +1,75 @@
+// The rendezvous of processes that find each other by an address alone: torchrun, Kubernetes, a shell on each
+// host. Rank 0 listens there, over TCP; the others connect, and stay connected until they end, so that all
+// notice when one dies. They speak as fence_board.hpp has it, and:
+//
+//   a process   {"rank": r, "size": n}  first
+//               {"abort": why}          all are to end
+//               {"bye": true}           it ends on purpose
+//   rank 0      {"missing": ranks}      now and then, while a fence lacks some
+//               {"refused": why}        to a process that cannot be of this job
+//               {"end": why}            all are to end
+//               {"bye": true}           it ends on purpose, and nobody watches any more
+//
+// The connections are those of the tcp transport: both ends have proved that they have the secret.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "job/rendezvous.hpp"
+#include "transport/host_port.hpp"
+#include "transport/secret.hpp"
+
+namespace verbena::job {
+
+/// It has a thread, which takes no signals.
+class NetworkRendezvous final : public PeerRendezvous {
+ public:
+  struct Options {
+    /// Where rank 0 can be reached. It listens at all addresses of its host, unless this is one of the
+    /// loopback interface ("localhost", 127.0.0.1, ::1).
+    transport::HostPort place;
+    std::uint32_t rank = 0;
+    std::uint32_t size = 1;                                     ///< REQUIRES: rank < size
+    std::shared_ptr<const transport::Secret> secret = nullptr;  ///< nullptr: whoever comes may take part
+    /// Those who lose one that has not said that it ends do not end at once: each may find out for itself,
+    /// and say what that means.
+    std::chrono::milliseconds grace{3000};
+    /// Ends this process, because another one has died or has asked for it. Empty: SIGTERM, and
+    /// SIGKILL if that does not help. Called by the
+    /// rendezvous' own thread, at most once; must not use the rendezvous.
+    std::function<void(const std::string& why)> end = {};
+  };
+
+  /// Waits for rank 0. DEADLINE_EXCEEDED, CANCELLED when stopped, ALREADY_EXISTS if someone else listens at
+  /// rank 0's place, PERMISSION_DENIED if the secrets differ, INVALID_ARGUMENT if rank 0 says that this
+  /// process cannot be of its job, or if its host is not known.
+  static absl::StatusOr<std::unique_ptr<NetworkRendezvous>> join(const Options& options,
+                                                                 std::chrono::milliseconds patience,
+                                                                 const Stopped& stopped);
+  /// Says that this process ends on purpose.
+  ~NetworkRendezvous() override;
+
+  [[nodiscard]] std::shared_ptr<const transport::Secret> secret() const override { return secret_; }
+  absl::Status put(const std::string& key, const std::string& value) override;
+  absl::Status fence(std::chrono::milliseconds patience, const Stopped& stopped) override;
+  absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) override;
+  /// This process is to end by itself.
+  void abort(int exit_status, const std::string& why) override;
+
+ private:
+  class Wire;
+  class Talk;
+  class Host;
+  class Guest;
+  NetworkRendezvous(const Options& options, std::unique_ptr<Talk> talk);
+
+  const std::shared_ptr<const transport::Secret> secret_;
+  const std::unique_ptr<Talk> talk_;
+};
+
+}  // namespace verbena::job

@@ -1,0 +1,168 @@
+#include "job/peers.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "base/decimal.hpp"
+#include "base/return_if_error.hpp"
+#include "base/signals_blocked.hpp"
+#include "job/network_rendezvous.hpp"
+#include "job/pmix_rendezvous.hpp"
+#include "job/starters.hpp"
+#include "transport/secret.hpp"
+
+namespace verbena::job {
+namespace {
+
+constexpr const char* kHostVariable = "MASTER_ADDR";
+constexpr const char* kPortVariable = "MASTER_PORT";
+constexpr const char* kRankVariable = "RANK";
+constexpr const char* kSizeVariable = "WORLD_SIZE";
+
+/// Where rank 0 is. nullopt: nobody says.
+absl::StatusOr<std::optional<transport::HostPort>> place_of(const PeerOptions& options,
+                                                            const Environment& variable) {
+  std::string text = options.rendezvous;
+  std::string_view said_by = "--rendezvous";
+  if (text.empty()) {
+    const char* const host = variable(kHostVariable);
+    const char* const port = variable(kPortVariable);
+    if (host == nullptr || port == nullptr) return std::nullopt;
+    const bool is_ipv6 = std::string_view(host).find(':') != std::string_view::npos;
+    text = fmt::format("{}{}{}:{}", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", port);
+    said_by = "MASTER_ADDR and MASTER_PORT";
+  }
+  absl::StatusOr<transport::HostPort> place = transport::parse_host_port(text);
+  if (place.ok() && !place->host.empty() && place->port != 0) return *std::move(place);
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: \"{}\" is no place where rank 0 can be found; expected its host and a port", said_by, text));
+}
+
+/// Somebody has set some of torchrun's variables, and not all.
+absl::Status check_complete(const Environment& variable) {
+  if (variable(kHostVariable) == nullptr ||
+      (variable(kRankVariable) == nullptr) == (variable(kSizeVariable) == nullptr))
+    return absl::OkStatus();
+  const bool no_rank = variable(kRankVariable) == nullptr;
+  return absl::InvalidArgumentError(
+      fmt::format("{} and {} are set, and {}, {}, is not", kHostVariable,
+                  no_rank ? kSizeVariable : kRankVariable, no_rank ? kRankVariable : kSizeVariable,
+                  no_rank ? "which of the processes this is" : "how many processes there are"));
+}
+
+absl::StatusOr<std::uint32_t> required(std::optional<std::uint32_t> said,
+                                       std::optional<std::uint32_t> by_variables, std::string_view question,
+                                       std::string_view option, std::string_view variables) {
+  if (said) return *said;
+  if (by_variables) return *by_variables;
+  return absl::InvalidArgumentError(
+      fmt::format("{}? Expected {}, or a variable that says it, as {} do", question, option, variables));
+}
+
+absl::StatusOr<std::shared_ptr<const transport::Secret>> secret_of(PeerOptions options,
+                                                                   const Environment& variable) {
+  if (options.secret_file.empty() && !options.no_secret)
+    RETURN_IF_ERROR(take_secret_variables(variable, options.secret_file, options.no_secret));
+  if (!options.secret_file.empty()) return transport::Secret::read_file(options.secret_file);
+  if (options.no_secret) return std::shared_ptr<const transport::Secret>();
+  return absl::InvalidArgumentError(
+      "the processes of a job that meet over a network need a secret, or others could take part: "
+      "--secret-file "
+      "or VERBENA_SECRET_FILE with the same file everywhere, as (umask 077; head -c 32 /dev/urandom | base64 "
+      "> "
+      "FILE) makes one; --no-secret or VERBENA_NO_SECRET=1 if nobody else is on the network");
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<std::uint32_t>> number_in_variable(const Environment& variable,
+                                                                const char* name) {
+  const char* const written = variable(name);
+  if (written == nullptr) return std::nullopt;
+  if (const auto number = base::parse_decimal<std::uint32_t>(written)) return number;
+  return absl::InvalidArgumentError(fmt::format("{}={}: a number is expected", name, written));
+}
+
+absl::Status take_secret_variables(const Environment& variable, std::string& secret_file, bool& no_secret) {
+  if (const char* const file = variable("VERBENA_SECRET_FILE")) secret_file = file;
+  if (const char* const none = variable("VERBENA_NO_SECRET")) {
+    if (std::string_view(none) != "1")
+      return absl::InvalidArgumentError(fmt::format("VERBENA_NO_SECRET={}: 1 is expected, or nothing", none));
+    no_secret = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environment& variable) {
+  const bool is_said = !options.rendezvous.empty();
+  const bool is_numbered = options.rank || options.processes;
+  if (!is_said && !is_numbered && variable("PMIX_RANK") != nullptr)
+    return Meeting{.way = Meeting::Way::kPmix};
+  const absl::StatusOr<std::optional<transport::HostPort>> place = place_of(options, variable);
+  if (!place.ok()) return place.status();
+  const std::optional<StartedAs> started = started_as(variable);
+  if (!*place) {
+    if (is_numbered)
+      return absl::InvalidArgumentError(
+          "--process and --processes are for --rendezvous HOST:PORT, where rank 0 is");
+    RETURN_IF_ERROR(check_complete(variable));
+    RETURN_IF_ERROR(check_started_apart(variable));
+    return Meeting{};
+  }
+  if (!is_said) {
+    RETURN_IF_ERROR(check_complete(variable));
+    for (const char* const name : {kRankVariable, kSizeVariable}) {
+      const auto number = number_in_variable(variable, name);
+      if (!number.ok()) return number.status();
+    }
+    if (!is_numbered && !started) return Meeting{};
+  }
+  const absl::StatusOr<std::uint32_t> processes =
+      required(options.processes, started ? std::optional(started->processes) : std::nullopt,
+               "how many processes has the job", "--processes N", "torchrun (WORLD_SIZE), srun and mpiexec");
+  if (!processes.ok()) return processes.status();
+  if (*processes == 1 && options.rank.value_or(0) == 0) return Meeting{};
+  const absl::StatusOr<std::uint32_t> rank =
+      required(options.rank, started ? started->rank : std::nullopt, "which of the processes is this",
+               "--process R", "torchrun (RANK), srun and mpiexec");
+  if (!rank.ok()) return rank.status();
+  if (*rank < *processes)
+    return Meeting{.way = Meeting::Way::kNetwork, .place = **place, .rank = *rank, .processes = *processes};
+  return absl::InvalidArgumentError(
+      fmt::format("rank {} of {} processes: ranks are counted from 0", *rank, *processes));
+}
+
+absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const PeerOptions& options,
+                                                           const Environment& variable,
+                                                           std::chrono::milliseconds patience,
+                                                           const Rendezvous::Stopped& stopped) {
+  const absl::StatusOr<Meeting> meeting = find_meeting(options, variable);
+  if (!meeting.ok()) return meeting.status();
+  switch (meeting->way) {
+    case Meeting::Way::kNone:
+      break;
+    case Meeting::Way::kPmix: {
+      const base::SignalsBlocked blocked;  // for PMIx's threads
+      absl::StatusOr<std::unique_ptr<PmixRendezvous>> joined = PmixRendezvous::join();
+      if (!joined.ok()) return joined.status();
+      return *std::move(joined);
+    }
+    case Meeting::Way::kNetwork: {
+      absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = secret_of(options, variable);
+      if (!secret.ok()) return secret.status();
+      absl::StatusOr<std::unique_ptr<NetworkRendezvous>> joined =
+          NetworkRendezvous::join({.place = meeting->place,
+                                   .rank = meeting->rank,
+                                   .size = meeting->processes,
+                                   .secret = *std::move(secret)},
+                                  patience, stopped);
+      if (!joined.ok()) return joined.status();
+      return *std::move(joined);
+    }
+  }
+  return std::unique_ptr<PeerRendezvous>();
+}
+
+}  // namespace verbena::job

@@ -1,0 +1,53 @@
+// How a process finds the others that something else than Verbena has started with it: by PMIx, if it was
+// mpirun or srun; else at the address of rank 0, which torchrun and Kubernetes say in variables, and people
+// on the command line.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "job/environment.hpp"
+#include "job/rendezvous.hpp"
+#include "transport/host_port.hpp"
+
+namespace verbena::job {
+
+/// What was said otherwise than by variables.
+struct PeerOptions {
+  std::string rendezvous;  ///< "HOST:PORT" of rank 0; empty: as MASTER_ADDR and MASTER_PORT say
+  std::optional<std::uint32_t> rank = std::nullopt;
+  std::optional<std::uint32_t> processes = std::nullopt;
+  std::string secret_file;  ///< empty: VERBENA_SECRET_FILE
+  bool no_secret = false;   ///< or VERBENA_NO_SECRET=1
+};
+
+struct Meeting {
+  enum class Way : std::uint8_t { kNone, kPmix, kNetwork };
+  Way way = Way::kNone;  ///< kNone: this process is the only one
+  // kNetwork:
+  transport::HostPort place = {};
+  std::uint32_t rank = 0;
+  std::uint32_t processes = 1;
+};
+/// INVALID_ARGUMENT names what is missing, or cannot be.
+absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environment& variable);
+
+/// nullptr: this process is the only one. Errors as of find_meeting() and of the two rendezvous; also
+/// INVALID_ARGUMENT if the processes meet over a network, and no secret was given.
+absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const PeerOptions& options,
+                                                           const Environment& variable,
+                                                           std::chrono::milliseconds patience,
+                                                           const Rendezvous::Stopped& stopped);
+
+/// The number that a variable has; nullopt: it is not set. INVALID_ARGUMENT if it is none.
+absl::StatusOr<std::optional<std::uint32_t>> number_in_variable(const Environment& variable,
+                                                                const char* name);
+/// Sets what VERBENA_SECRET_FILE and VERBENA_NO_SECRET say, if they are set. INVALID_ARGUMENT.
+absl::Status take_secret_variables(const Environment& variable, std::string& secret_file, bool& no_secret);
+
+}  // namespace verbena::job

@@ -1,0 +1,246 @@
+#include "job/network_rendezvous.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/transport/free_port.hpp"
+
+namespace verbena::job {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+bool does_not_stop() {
+  return false;
+}
+
+class NetworkRendezvousTest : public ::testing::Test {
+ protected:
+  using Joined = absl::StatusOr<std::unique_ptr<NetworkRendezvous>>;
+
+  [[nodiscard]] NetworkRendezvous::Options process(std::uint32_t rank, std::uint32_t size) {
+    return {.place = {.host = "127.0.0.1", .port = port_},
+            .rank = rank,
+            .size = size,
+            .secret = secret_,
+            .grace = milliseconds(50),
+            .end = [this](const std::string& why) {
+              reason_ = why;
+              ++ended_;
+            }};
+  }
+  Joined join(std::uint32_t rank, std::uint32_t size) {
+    return NetworkRendezvous::join(process(rank, size), seconds(30), does_not_stop);
+  }
+  static absl::Status fence(NetworkRendezvous& process) { return process.fence(seconds(30), does_not_stop); }
+  void wait_for_ends(int count) const {
+    const auto deadline = std::chrono::steady_clock::now() + seconds(30);
+    while (ended_ < count && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(milliseconds(1));
+    EXPECT_EQ(ended_, count);
+  }
+
+  const std::uint16_t port_ = transport::free_port();
+  const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
+  std::atomic<int> ended_ = 0;
+  std::string reason_;  ///< of the last end; to be read after wait_for_ends()
+};
+
+TEST_F(NetworkRendezvousTest, WhatWasPutIsThereForAllAfterTheFence) {
+  constexpr std::uint32_t kSize = 4;
+  const std::string long_value(300'000, 'x');  // more than a message holds
+  std::vector<std::thread> processes;
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+    processes.emplace_back([&, rank] {
+      const Joined mine = join(rank, kSize);
+      ASSERT_TRUE(mine.ok()) << mine.status();
+      ASSERT_EQ((*mine)->rank(), rank);
+      ASSERT_EQ((*mine)->size(), kSize);
+      for (int round = 0; round < 3; ++round) {
+        const std::string suffix = std::to_string(round) + "\n\"" + long_value;
+        ASSERT_TRUE((*mine)->put("place", std::to_string(rank) + suffix).ok());
+        const absl::Status met = fence(**mine);
+        ASSERT_TRUE(met.ok()) << met;
+        for (std::uint32_t other = 0; other < kSize; ++other)
+          EXPECT_EQ((*mine)->get(other, "place").value(), std::to_string(other) + suffix);
+        // No process may begin the next round while another one still reads.
+        ASSERT_TRUE(fence(**mine).ok());
+      }
+      EXPECT_THAT(std::string((*mine)->get(2, "nothing").status().message()), HasSubstr("process 2"));
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  EXPECT_EQ(ended_, 0) << "whoever says goodbye ends nobody: " << reason_;
+}
+
+TEST_F(NetworkRendezvousTest, WhoIsMissingIsNamed) {
+  const Joined host = join(0, 4);
+  ASSERT_TRUE(host.ok()) << host.status();
+  std::thread second([&] {
+    const Joined guest = join(2, 4);
+    ASSERT_TRUE(guest.ok()) << guest.status();
+    const absl::Status met = (*guest)->fence(milliseconds(5500), does_not_stop);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(met)) << met;
+    EXPECT_THAT(std::string(met.message()), HasSubstr("rank 1, rank 3 are missing"));
+  });
+  const absl::Status met = (*host)->fence(milliseconds(6000), does_not_stop);
+  EXPECT_THAT(std::string(met.message()), HasSubstr("not all 4 processes have come together"));
+  EXPECT_THAT(std::string(met.message()), HasSubstr("rank 1, rank 3 are missing"));
+  second.join();
+}
+
+TEST_F(NetworkRendezvousTest, WhoWaitsCanBeStopped) {
+  std::atomic<bool> stop = false;
+  const Joined host = join(0, 2);
+  ASSERT_TRUE(host.ok()) << host.status();
+  std::thread stopping([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    stop = true;
+  });
+  EXPECT_TRUE(absl::IsCancelled((*host)->fence(seconds(30), [&] { return stop.load(); })));
+  stopping.join();
+}
+
+TEST_F(NetworkRendezvousTest, WithoutRankZeroTheOthersSayWhereTheyLookedForIt) {
+  const Joined guest = NetworkRendezvous::join(process(1, 2), milliseconds(300), does_not_stop);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(guest.status())) << guest.status();
+  EXPECT_THAT(std::string(guest.status().message()), HasSubstr(std::to_string(port_)));
+  const Joined stopped = NetworkRendezvous::join(process(1, 2), seconds(30), [] { return true; });
+  EXPECT_TRUE(absl::IsCancelled(stopped.status())) << stopped.status();
+}
+
+TEST_F(NetworkRendezvousTest, OnlyOneCanBeRankZero) {
+  const Joined host = join(0, 2);
+  ASSERT_TRUE(host.ok()) << host.status();
+  EXPECT_TRUE(absl::IsAlreadyExists(join(0, 2).status()));
+}
+
+TEST_F(NetworkRendezvousTest, WhoCannotBeOfThisJobHearsWhy) {
+  const Joined host = join(0, 3);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const Joined second = join(1, 3);
+  ASSERT_TRUE(second.ok()) << second.status();
+  std::thread meets([&] { EXPECT_TRUE(fence(**second).ok()); });
+  // It is there for certain only when rank 0 has heard it.
+  std::this_thread::sleep_for(milliseconds(100));
+  const auto refused = [&](std::uint32_t rank, std::uint32_t size) {
+    const Joined process = join(rank, size);
+    if (!process.ok()) return std::string(process.status().message());
+    const absl::Status met = fence(**process);
+    EXPECT_TRUE(absl::IsInvalidArgument(met)) << met;
+    return std::string(met.message());
+  };
+  EXPECT_THAT(refused(1, 3), HasSubstr("another process has come as rank 1"));
+  EXPECT_THAT(refused(2, 5), HasSubstr("it was told of 5 processes, and rank 0 of 3"));
+  NetworkRendezvous::Options stranger = process(2, 3);
+  stranger.secret = *transport::Secret::random();
+  EXPECT_TRUE(
+      absl::IsPermissionDenied(NetworkRendezvous::join(stranger, seconds(30), does_not_stop).status()));
+  // And the job goes on.
+  const Joined third = join(2, 3);
+  ASSERT_TRUE(third.ok()) << third.status();
+  std::thread meets_too([&] { EXPECT_TRUE(fence(**third).ok()); });
+  EXPECT_TRUE(fence(**host).ok());
+  meets.join();
+  meets_too.join();
+  EXPECT_EQ(ended_, 0) << reason_;
+}
+
+TEST_F(NetworkRendezvousTest, WhoAbortsEndsAllOthers) {
+  const Joined host = join(0, 3);
+  const Joined second = join(1, 3);
+  const Joined third = join(2, 3);
+  ASSERT_TRUE(host.ok() && second.ok() && third.ok());
+  (*second)->abort(1, "cannot go on");
+  wait_for_ends(2);
+  EXPECT_THAT(reason_, HasSubstr("rank 1: cannot go on"));
+  EXPECT_TRUE(absl::IsUnavailable(fence(**third)));
+}
+
+/// A process that dies, in a process of its own.
+class Mortal {
+ public:
+  template <class Live>
+  explicit Mortal(Live live) {
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    live();
+    ::pause();
+    ::_exit(0);
+  }
+  ~Mortal() { kill(); }
+  Mortal(const Mortal&) = delete;
+  Mortal& operator=(const Mortal&) = delete;
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+TEST_F(NetworkRendezvousTest, WhenAProcessDiesTheOthersEnd) {
+  Mortal second([&] {
+    const Joined mine = join(1, 3);
+    if (!mine.ok() || !fence(**mine).ok()) ::_exit(1);
+    ::pause();
+  });
+  const Joined host = join(0, 3);
+  const Joined third = join(2, 3);
+  ASSERT_TRUE(host.ok() && third.ok());
+  std::thread meets([&] { EXPECT_TRUE(fence(**third).ok()); });
+  ASSERT_TRUE(fence(**host).ok());
+  meets.join();
+  second.kill();
+  const absl::Status met = fence(**third);
+  EXPECT_TRUE(absl::IsUnavailable(met)) << met;
+  EXPECT_THAT(std::string(met.message()), HasSubstr("rank 1 (process"));
+  wait_for_ends(2);
+  EXPECT_THAT(reason_, HasSubstr("is gone"));
+}
+
+TEST_F(NetworkRendezvousTest, WhenRankZeroDiesTheOthersEnd) {
+  Mortal first([&] {
+    const Joined mine = join(0, 2);
+    if (!mine.ok() || !fence(**mine).ok()) ::_exit(1);
+    ::pause();
+  });
+  const Joined second = join(1, 2);
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_TRUE(fence(**second).ok());
+  first.kill();
+  EXPECT_TRUE(absl::IsUnavailable(fence(**second)));
+  wait_for_ends(1);
+  EXPECT_THAT(reason_, HasSubstr("rank 0 (process"));
+}
+
+TEST_F(NetworkRendezvousTest, WhoHasSaidGoodbyeIsNotMissed) {
+  Joined host = join(0, 2);
+  Joined second = join(1, 2);
+  ASSERT_TRUE(host.ok() && second.ok());
+  second->reset();
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(ended_, 0) << reason_;
+  second = join(1, 2);  // one that comes twice is still refused
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(absl::IsInvalidArgument(fence(**second)));
+  host->reset();
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(ended_, 0) << reason_;
+}
+
+}  // namespace
+}  // namespace verbena::job

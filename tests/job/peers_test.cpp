@@ -1,0 +1,140 @@
+#include "job/peers.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace verbena::job {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Variables = std::map<std::string, std::string>;
+
+Environment environment(const Variables& variables) {
+  return [variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+absl::StatusOr<Meeting> meeting(const Variables& variables, const PeerOptions& options = {}) {
+  return find_meeting(options, environment(variables));
+}
+std::string refusal(const Variables& variables, const PeerOptions& options = {}) {
+  const absl::StatusOr<Meeting> found = meeting(variables, options);
+  EXPECT_TRUE(absl::IsInvalidArgument(found.status())) << found.status();
+  return std::string(found.status().message());
+}
+::testing::AssertionResult is_alone(const Variables& variables, const PeerOptions& options = {}) {
+  const absl::StatusOr<Meeting> found = meeting(variables, options);
+  if (!found.ok()) return ::testing::AssertionFailure() << found.status();
+  return found->way == Meeting::Way::kNone ? ::testing::AssertionSuccess() : ::testing::AssertionFailure();
+}
+
+const Variables kTorchrun = {{"RANK", "3"},
+                             {"WORLD_SIZE", "8"},
+                             {"LOCAL_RANK", "1"},
+                             {"MASTER_ADDR", "node1"},
+                             {"MASTER_PORT", "29500"}};
+
+Variables torchrun_without(const char* name) {
+  Variables variables = kTorchrun;
+  variables.erase(name);
+  return variables;
+}
+
+TEST(MeetingTest, TorchrunsVariablesSayAll) {
+  const absl::StatusOr<Meeting> found = meeting(kTorchrun);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->way, Meeting::Way::kNetwork);
+  EXPECT_EQ(transport::to_string(found->place), "node1:29500");
+  EXPECT_EQ(found->rank, 3U);
+  EXPECT_EQ(found->processes, 8U);
+}
+
+TEST(MeetingTest, WhatIsMissingIsNamed) {
+  EXPECT_THAT(refusal(torchrun_without("RANK")),
+              AllOf(HasSubstr("MASTER_ADDR and WORLD_SIZE are set, and RANK"), HasSubstr("is not")));
+  EXPECT_THAT(refusal(torchrun_without("WORLD_SIZE")), HasSubstr("and WORLD_SIZE, how many processes"));
+  EXPECT_THAT(refusal(torchrun_without("MASTER_PORT")), HasSubstr("MASTER_ADDR and MASTER_PORT"));
+  EXPECT_THAT(refusal({}, {.rendezvous = "node1:1", .processes = 2}), HasSubstr("--process R"));
+  EXPECT_THAT(refusal({}, {.rendezvous = "node1:1", .rank = 1}), HasSubstr("--processes N"));
+  EXPECT_THAT(refusal({}, {.rank = 1, .processes = 2}), HasSubstr("--rendezvous HOST:PORT"));
+}
+
+TEST(MeetingTest, NonsenseIsRefused) {
+  const auto with = [](const char* name, const char* value) {
+    Variables variables = kTorchrun;
+    variables[name] = value;
+    return variables;
+  };
+  EXPECT_THAT(refusal(with("RANK", "three")), HasSubstr("RANK=three: a number is expected"));
+  EXPECT_THAT(refusal(with("RANK", "8")), HasSubstr("rank 8 of 8 processes"));
+  EXPECT_THAT(refusal(with("MASTER_PORT", "http")), HasSubstr("node1:http"));
+  EXPECT_THAT(refusal(with("MASTER_PORT", "0")), HasSubstr("node1:0"));
+  EXPECT_THAT(refusal(with("MASTER_ADDR", "")), HasSubstr("no place where rank 0 can be found"));
+  EXPECT_THAT(refusal({}, {.rendezvous = "node1", .rank = 0, .processes = 2}), HasSubstr("--rendezvous"));
+}
+
+TEST(MeetingTest, OneProcessMeetsNobody) {
+  EXPECT_TRUE(is_alone({}));
+  EXPECT_TRUE(is_alone({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "1"}}));
+  EXPECT_TRUE(is_alone({{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "1"}})) << "that alone says nothing";
+  EXPECT_TRUE(is_alone({{"WORLD_SIZE", "4"}})) << "nor does that";
+  EXPECT_TRUE(is_alone({}, {.rendezvous = "node1:1", .processes = 1}));
+}
+
+TEST(MeetingTest, TheCommandLineComesFirst) {
+  Variables variables = kTorchrun;
+  variables["PMIX_RANK"] = "0";
+  EXPECT_EQ(meeting(variables)->way, Meeting::Way::kPmix);
+  const absl::StatusOr<Meeting> found =
+      meeting(variables, {.rendezvous = "[::1]:7", .rank = 1, .processes = 2});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->way, Meeting::Way::kNetwork);
+  EXPECT_EQ(found->place.host, "::1");
+  EXPECT_EQ(found->rank, 1U);
+  EXPECT_EQ(found->processes, 2U);
+}
+
+TEST(MeetingTest, WhatHasStartedThemSaysWhichIsWhich) {
+  const std::pair<const char*, const char*> numbers[] = {{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+                                                         {"PMI_RANK", "PMI_SIZE"},
+                                                         {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+                                                         {"PALS_RANKID", "PALS_SIZE"},
+                                                         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                                         {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}};
+  for (const auto& [rank, size] : numbers) {
+    SCOPED_TRACE(rank);
+    const Variables variables = {{rank, "2"}, {size, "4"}};
+    const absl::StatusOr<Meeting> found = meeting(variables, {.rendezvous = "node1:1"});
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->rank, 2U);
+    EXPECT_EQ(found->processes, 4U);
+    EXPECT_THAT(refusal(variables), HasSubstr("--rendezvous HOST:PORT"));
+    EXPECT_THAT(refusal({{size, "4"}}, {.rendezvous = "node1:1"}), HasSubstr("which of the processes"));
+  }
+}
+
+TEST(MeetPeersTest, OverANetworkASecretIsNeeded) {
+  const auto meet = [](Variables variables) {
+    const auto never = [] { return true; };
+    return std::string(
+        meet_peers({}, environment(variables), std::chrono::milliseconds(1), never).status().message());
+  };
+  Variables variables = kTorchrun;
+  EXPECT_THAT(meet(variables), HasSubstr("--secret-file"));
+  variables["VERBENA_SECRET_FILE"] = "/no such file";
+  EXPECT_THAT(meet(variables), HasSubstr("/no such file"));
+  variables.erase("VERBENA_SECRET_FILE");
+  variables["VERBENA_NO_SECRET"] = "yes";
+  EXPECT_THAT(meet(variables), HasSubstr("VERBENA_NO_SECRET=yes"));
+  variables["VERBENA_NO_SECRET"] = "1";
+  EXPECT_THAT(meet(variables), HasSubstr("stopped"));
+}
+
+}  // namespace
+}  // namespace verbena::job

@@ -1,0 +1,72 @@
+// Jobs on several hosts without RDMA devices and without mpirun, whose network delays packets and loses some.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/process/hosts_network.hpp"
+#include "tests/process/small_training.hpp"
+
+namespace verbena::process_test {
+namespace {
+
+constexpr std::size_t kWorkers = 2;
+
+class HostsTest : public SmallTrainingTest {
+ protected:
+  void SetUp() override {
+    auto network = HostsNetwork::make({.delay = std::chrono::microseconds(300), .loss = 0.002});
+    if (!network.ok()) GTEST_SKIP() << "skipped: no networks of its own: " << network.status();
+    network_ = *std::move(network);
+    verbena::testing::write_file(folder_.path("secret"), "a secret that nobody knows\n");
+    std::filesystem::permissions(folder_.path("secret"), std::filesystem::perms::owner_read);
+  }
+  [[nodiscard]] std::vector<std::string> words(const std::string& output,
+                                               const std::vector<std::string>& more) const {
+    const SmallTraining& training = GetParam();
+    std::vector<std::string> all = {"run",           training.application,
+                                    "--data",        folder_.path("data"),
+                                    "--servers",     std::to_string(kServersOfSmallTraining),
+                                    "--workers",     std::to_string(kWorkers),
+                                    "--consistency", "bsp",
+                                    "--output",      folder_.path(output)};
+    all.insert(all.end(), training.options.begin(), training.options.end());
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  std::unique_ptr<HostsNetwork> network_;
+};
+
+/// Each host has a server and a worker.
+TEST_P(HostsTest, UnderBspTheyTrainWhatOneHostTrains) {
+  const Ended on_one = run(VERBENA_PROGRAM, words("one", {}), folder_.path());
+  ASSERT_EQ(on_one.status, 0) << on_one.err;
+  constexpr std::size_t kProcesses = kServersOfSmallTraining + kWorkers;
+  std::vector<std::unique_ptr<Program>> processes;
+  for (std::size_t rank = 0; rank < kProcesses; ++rank) {
+    const std::vector<std::string> all =
+        words("two", {"--rendezvous", HostsNetwork::address(0) + ":7000", "--process", std::to_string(rank),
+                      "--processes", std::to_string(kProcesses), "--secret-file", folder_.path("secret")});
+    processes.push_back(
+        std::make_unique<Program>(VERBENA_PROGRAM, all, folder_.path(), network_->on(rank % 2)));
+  }
+  for (std::size_t rank = 0; rank < kProcesses; ++rank) {
+    const Ended ended = processes[rank]->wait();
+    EXPECT_EQ(ended.status, 0) << "rank " << rank << ": " << ended.err;
+    if (rank == 0) {
+      EXPECT_NE(ended.out.find(", tcp"), std::string::npos) << ended.out;
+    }
+  }
+  EXPECT_GT(network_->forwarded(), 0U);
+  EXPECT_EQ(model("one"), model("two"));
+  for (const std::string& file : model("one")) EXPECT_NE(file, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, HostsTest, ::testing::ValuesIn(small_trainings()),
+                         ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace verbena::process_test

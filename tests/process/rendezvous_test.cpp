@@ -1,0 +1,164 @@
+// Processes that torchrun, Kubernetes or a shell has started, and that find each other at an address: what
+// `verbena run` promises holds for them, too.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/process/program.hpp"
+#include "tests/temporary_folder.hpp"
+#include "tests/transport/free_port.hpp"
+
+namespace verbena::process_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class RendezvousTest : public ::testing::Test {
+ protected:
+  RendezvousTest() {
+    verbena::testing::write_file(path("secret"), "a secret that nobody knows\n");
+    std::filesystem::permissions(path("secret"), std::filesystem::perms::owner_read);
+  }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_.path(name); }
+  using Variables = std::map<std::string, std::string>;
+  void start(const std::string& program, const std::vector<std::string>& words, const Variables& variables) {
+    processes_.push_back(std::make_unique<Program>(program, words, folder_.path(), [variables] {
+      for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+    }));
+  }
+  /// As torchrun would.
+  void start_by_variables(int size, const std::string& program, const std::vector<std::string>& words) {
+    for (int rank = 0; rank < size; ++rank) {
+      start(program, words,
+            {{"RANK", std::to_string(rank)},
+             {"WORLD_SIZE", std::to_string(size)},
+             {"LOCAL_RANK", std::to_string(rank)},
+             {"MASTER_ADDR", "localhost"},
+             {"MASTER_PORT", port_},
+             {"VERBENA_SECRET_FILE", path("secret")}});
+    }
+  }
+  void start_by_options(int size, std::vector<std::string> words) {
+    words.insert(words.end(), {"--rendezvous", "127.0.0.1:" + port_, "--processes", std::to_string(size),
+                               "--secret-file", path("secret"), "--process", ""});
+    for (int rank = 0; rank < size; ++rank) {
+      words.back() = std::to_string(rank);
+      start(COUNTER_PROGRAM, words, {});
+    }
+  }
+  /// Two servers and two workers that train without end.
+  void start_long_run(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {"run", "counter", "--iterations", "1000000", "--milliseconds", "20"};
+    words.insert(words.end(), more.begin(), more.end());
+    start_by_options(4, words);
+    ASSERT_TRUE(more.empty() ? processes_[0]->wait_for_output("  counted ")
+                             : processes_[2]->wait_for_output("hanging"));
+  }
+  /// In all processes' words.
+  [[nodiscard]] std::vector<Ended> wait_for_all() const {
+    std::vector<Ended> ended;
+    for (const auto& process : processes_) ended.push_back(process->wait());
+    return ended;
+  }
+  static std::string errors_of(const std::vector<Ended>& ended) {
+    std::string all;
+    for (const Ended& each : ended) all += each.err;
+    return all;
+  }
+  static std::size_t count(const std::string& text, const std::string& what) {
+    std::size_t times = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
+    return times;
+  }
+  void expect_one_error_and_the_end(const std::string& error) const {
+    const std::vector<Ended> ended = wait_for_all();
+    for (const Ended& each : ended) EXPECT_NE(each.status, 0) << each.err;
+    EXPECT_THAT(errors_of(ended), HasSubstr(error));
+    EXPECT_EQ(count(errors_of(ended), "verbena: error: "), 1U) << errors_of(ended);
+  }
+
+  verbena::testing::TemporaryFolder folder_;
+  const std::string port_ = std::to_string(transport::free_port());
+  std::vector<std::unique_ptr<Program>> processes_;  ///< by rank
+};
+
+TEST_F(RendezvousTest, ByOptionsTheyTrainWithHalfOfThemServers) {
+  start_by_options(4, {"run", "counter", "--output", path("count")});
+  const std::vector<Ended> ended = wait_for_all();
+  for (const Ended& each : ended) EXPECT_EQ(each.status, 0) << each.err;
+  EXPECT_EQ(verbena::testing::contents(path("count")), "10\n");
+  EXPECT_THAT(ended[0].out, HasSubstr("counter, bsp, 2 servers × 2 workers, shm"));
+  EXPECT_EQ(errors_of({ended[1], ended[2], ended[3]}), "") << "rank 0 speaks for all";
+}
+
+TEST_F(RendezvousTest, ByVariablesTheyDoTheSame) {
+  start_by_variables(3, COUNTER_PROGRAM, {"run", "counter", "--output", path("count")});
+  const std::vector<Ended> ended = wait_for_all();
+  for (const Ended& each : ended) EXPECT_EQ(each.status, 0) << each.err;
+  EXPECT_EQ(verbena::testing::contents(path("count")), "10\n");
+  EXPECT_THAT(ended[0].out, HasSubstr("1 server × 2 workers"));
+}
+
+TEST_F(RendezvousTest, AProgramOfOnesOwnFindsTheOthers) {
+  start_by_variables(3, OWN_PROGRAM, {"count"});
+  const std::vector<Ended> ended = wait_for_all();
+  for (const Ended& each : ended) EXPECT_EQ(each.status, 0) << each.err;
+  EXPECT_THAT(ended[0].out + ended[1].out + ended[2].out, HasSubstr("of 3"));
+}
+
+TEST_F(RendezvousTest, WhatIsWrongIsSaidOnce) {
+  start_by_options(3, {"run", "counter", "--bad-check", "data.txt:3: no number"});
+  expect_one_error_and_the_end("verbena: error: data.txt:3: no number");
+}
+
+TEST_F(RendezvousTest, WithoutASecretNobodyMeets) {
+  start(COUNTER_PROGRAM,
+        {"run", "counter", "--rendezvous", "127.0.0.1:" + port_, "--process", "0", "--processes", "2"}, {});
+  const Ended ended = processes_[0]->wait();
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("--secret-file"), HasSubstr("--no-secret")));
+}
+
+TEST_F(RendezvousTest, AKilledRankIsNamedAndAllEnds) {
+  const std::map<std::size_t, std::string> roles = {
+      {0, "server 0 (rank 0, pid "}, {1, "server 1 (rank 1, pid "}, {3, "worker 1 (rank 3, pid "}};
+  for (const auto& [rank, name] : roles) {
+    SCOPED_TRACE(rank);
+    processes_.clear();
+    ASSERT_NO_FATAL_FAILURE(start_long_run());
+    const pid_t victim = processes_[rank]->pid();
+    ::kill(victim, SIGKILL);
+    expect_one_error_and_the_end(name + std::to_string(victim));
+  }
+}
+
+TEST_F(RendezvousTest, ASignalToOneEndsAll) {
+  for (const std::size_t rank : {0U, 2U}) {
+    SCOPED_TRACE(rank);
+    processes_.clear();
+    ASSERT_NO_FATAL_FAILURE(start_long_run());
+    processes_[rank]->signal(SIGINT);
+    const std::vector<Ended> ended = wait_for_all();
+    for (const Ended& each : ended) EXPECT_NE(each.status, 0) << each.err;
+    EXPECT_EQ(count(errors_of(ended), "verbena: error: "), 0U) << errors_of(ended);
+  }
+}
+
+TEST_F(RendezvousTest, AWorkerThatDoesNotListenIsEnded) {
+  ASSERT_NO_FATAL_FAILURE(start_long_run({"--fail", "hang"}));
+  ::kill(processes_[1]->pid(), SIGKILL);
+  expect_one_error_and_the_end("server 1 (rank 1, pid ");
+}
+
+}  // namespace
+}  // namespace verbena::process_test
