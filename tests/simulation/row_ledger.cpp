@@ -41,6 +41,12 @@ std::size_t RowLedger::Share::count_below(Clock clock) const {
   return static_cast<std::size_t>(end - messages.begin());
 }
 
+double RowLedger::Share::most_unsent() const {
+  std::size_t certain = messages.size();
+  while (certain > 0 && !messages[certain - 1].is_certain) --certain;
+  return static_cast<double>(pushed - sum(certain)) + slack(certain);
+}
+
 RowLedger::RowLedger(std::vector<RowTable> tables, std::uint32_t workers)
     : shapes_(std::move(tables)), workers_(workers), finished_(workers, 0) {
   for (const RowTable& shape : shapes_) {
@@ -67,7 +73,7 @@ void RowLedger::end_push(std::uint32_t worker, std::uint32_t table, Key key) {
 }
 
 void RowLedger::send(std::uint32_t worker, std::uint32_t table) {
-  for (Key key = 0; key < shapes_[table].rows; ++key) close(worker, table, key, /*sends_all=*/true);
+  close_all(worker, table, /*sends_all=*/true);
 }
 
 void RowLedger::begin_barrier(std::uint32_t worker) {
@@ -93,12 +99,32 @@ void RowLedger::end_clock_of(std::uint32_t worker, bool sends_all) {
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
     const bool all = sends_all || tables_[table].sends_all[worker];
     tables_[table].sends_all[worker] = false;
-    for (Key key = 0; key < shapes_[table].rows; ++key) close(worker, table, key, all);
+    close_all(worker, table, all);
   }
 }
 
+void RowLedger::close_all(std::uint32_t worker, std::uint32_t table, bool sends_all) {
+  double largest = 0;
+  for (Key key = 0; key < shapes_[table].rows; ++key)
+    largest = std::max(largest, share(table, key, worker).most_unsent());
+  for (Key key = 0; key < shapes_[table].rows; ++key) close(worker, table, key, sends_all, largest);
+}
+
+double RowLedger::rounding_slack(std::uint32_t table, const Share& share, double largest) const {
+  using Rounding = protocol::FilterRule::Rounding;
+  switch (tables_[table].filter.rounding) {
+    case Rounding::kNone:
+      return 0;
+    case Rounding::kBfloat:
+      return share.most_unsent() / 256;  // half of the last of 8 bits
+    case Rounding::kInt8:
+      break;
+  }
+  return largest / 127 / 2 * (1 + 1e-6);  // half of a multiple, which is a float
+}
+
 /// What the worker has pushed to the row since its last message becomes one, unless the filter keeps it back.
-void RowLedger::close(std::uint32_t worker, std::uint32_t table, Key key, bool sends_all) {
+void RowLedger::close(std::uint32_t worker, std::uint32_t table, Key key, bool sends_all, double largest) {
   using Kind = protocol::FilterRule::Kind;
   Share& share = this->share(table, key, worker);
   const protocol::FilterRule& filter = tables_[table].filter;
@@ -106,15 +132,17 @@ void RowLedger::close(std::uint32_t worker, std::uint32_t table, Key key, bool s
   const std::int64_t unsent = share.pushed - share.sum(share.messages.size());
   const bool was_touched = std::exchange(share.was_touched, false);
   const bool is_in_doubt = !share.messages.empty() && !share.messages.back().is_certain;
-  if (unsent == 0 && !is_in_doubt) return;
+  if (unsent == 0 && !is_in_doubt && share.slack(share.messages.size()) == 0) return;
   if (!sends_all && !was_touched) return;  // only rows of the clock are looked at
-  if (!sends_all && filter.kind == Kind::kSignificant) {
+  if (!sends_all && filter.kind == Kind::kSignificant && shapes_[table].is_foreseeable()) {
     const std::int64_t size = shapes_[table].rule == RowRule::kMaximum ? share.pushed : unsent;
     const double least = filter.least / std::pow(1 + static_cast<double>(clock), filter.power);
     if (static_cast<double>(size) < least) return;
   }
-  share.messages.push_back(
-      {.clock = clock, .sum = share.pushed, .is_certain = sends_all || shapes_[table].is_foreseeable()});
+  share.messages.push_back({.clock = clock,
+                            .sum = share.pushed,
+                            .slack = sends_all ? 0 : rounding_slack(table, share, largest),
+                            .is_certain = sends_all || shapes_[table].is_foreseeable()});
 }
 
 // ---- reads
@@ -197,7 +225,8 @@ std::optional<std::string> RowLedger::check_existence(const RowRead& read, const
     least += counts.applied;
     most += counts.most;
   }
-  const bool must_be = !shape.sparse || (shape.probability == 1 && least >= shape.least);
+  // What is rounded to nothing does not travel.
+  const bool must_be = !shape.sparse || (shape.probability == 1 && !shape.rounds() && least >= shape.least);
   const bool may_be = !shape.sparse || most >= shape.least;
   if (is_found ? may_be : !must_be) return std::nullopt;
   return fmt::format("it {} found, though {} to {} messages with it have come, of which it needs {}",
@@ -208,7 +237,7 @@ std::optional<std::string> RowLedger::check(const RowRead& read, Key key, const 
                                             std::span<const double> row) {
   numbers_checked_ += row.size();
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
-    const auto number = static_cast<std::int64_t>(row[RowColumns::kFirst + worker]);
+    const double number = row[RowColumns::kFirst + worker];
     if (auto what = check_column(read, key, worker, bounds.counts[worker], number)) return what;
   }
   if (auto what = check_steps(read, key, bounds, row)) return what;
@@ -216,16 +245,18 @@ std::optional<std::string> RowLedger::check(const RowRead& read, Key key, const 
 }
 
 std::optional<std::string> RowLedger::check_column(const RowRead& read, Key key, std::uint32_t worker,
-                                                   const Counts& counts, std::int64_t number) {
+                                                   const Counts& counts, double number) {
   const RowTable& shape = shapes_[read.table];
   Share& share = this->share(read.table, key, worker);
   const std::size_t messages = share.messages.size();
   const bool is_own = worker == read.reader && sees_own_at_once(read);
   const std::int64_t unsent = is_own ? share.pushed - share.sum(messages) : 0;
+  const double arithmetic = shape.rounds() ? 1e-6 : 0;  // what additions of fractions lose
   const auto fits = [&](std::size_t dropped) {
     for (std::size_t held = counts.least; held <= counts.most; ++held) {
       const std::int64_t sum = held <= dropped ? 0 : share.sum(held) - share.sum(dropped);
-      if (sum + unsent == number) return true;
+      const double slack = is_own ? 0 : share.slack(held);  // its reader adds what is kept back
+      if (std::abs(static_cast<double>(sum + unsent) - number) <= slack + arithmetic) return true;
     }
     return false;
   };
@@ -243,7 +274,7 @@ std::optional<std::string> RowLedger::check_column(const RowRead& read, Key key,
       }
     }
     // Or all, and some that are to come.
-    const bool may_be_all = share.most_dropped > messages && number == unsent;
+    const bool may_be_all = share.most_dropped > messages && number == static_cast<double>(unsent);
     is_right |= may_be_all;
     if (is_right && !may_be_all) share.most_dropped = std::min(share.most_dropped, messages);
   }
@@ -254,8 +285,8 @@ std::optional<std::string> RowLedger::check_column(const RowRead& read, Key key,
   std::set<std::int64_t> sums;
   for (std::size_t held = counts.least; held <= counts.most; ++held) sums.insert(share.sum(held) + unsent);
   return fmt::format(
-      "it holds {} of worker {}, which has pushed {} in {} messages; expected {}{}", number, worker,
-      share.pushed, messages, joined(sums),
+      "it holds {} of worker {}, which has pushed {} in {} messages; expected {}{}{}", number, worker,
+      share.pushed, messages, shape.rounds() ? "about " : "", joined(sums),
       shape.least > 1 ? fmt::format(", less what of {} messages was dropped", shape.least - 1) : "");
 }
 

@@ -54,7 +54,7 @@ struct RowTable {
   bool sparse = false;
   std::uint32_t least = 1;      ///< messages with a key until it has its row. REQUIRES, if more: kAdd
   double probability = 1;       ///< of a message to give its key a row. REQUIRES, if less: kAdd
-  std::string filter = "none";  ///< REQUIRES: none or significant, if the rule steps or rows are admitted
+  std::string filter = "none";  ///< REQUIRES, if the rule steps or rows are admitted: none, or significant
   std::string encoding = "auto";
   std::uint64_t cache_rows = UINT64_MAX;
 
@@ -62,13 +62,17 @@ struct RowTable {
     return consistency::rules_of(model).with_one_step(rule == RowRule::kClockSteps);
   }
   [[nodiscard]] bool takes_steps() const { return rule == RowRule::kSteps || rule == RowRule::kClockSteps; }
+  /// Whether the filter keeps back what values lose when it rounds them. The table is of doubles then, of
+  /// whole numbers otherwise. REQUIRES, if so: kAdd
+  [[nodiscard]] bool rounds() const { return filter.ends_with("bf16") || filter.ends_with("int8"); }
   /// Whether it is known which updates the filter sends.
   [[nodiscard]] bool is_foreseeable() const {
-    return filter == "none" || filter.substr(0, 11) == "significant";
+    return filter == "none" || filter == "bf16" || filter == "int8" ||
+           (filter.starts_with("significant") && !rounds());
   }
   /// Whether functions may set marks: it is known what they find.
   [[nodiscard]] bool has_marks() const {
-    return rules().holds_updates_back && is_foreseeable() && probability == 1;
+    return rules().holds_updates_back && is_foreseeable() && !rounds() && probability == 1;
   }
 };
 
@@ -132,6 +136,7 @@ class RowLedger {
   struct Message {
     consistency::Clock clock = 0;
     std::int64_t sum = 0;    ///< of this one and all before it
+    double slack = 0;        ///< the sum that has travelled may be so much less, or more
     bool is_certain = true;  ///< it was sent; otherwise it may have been
   };
   /// One worker's part of one row.
@@ -148,6 +153,9 @@ class RowLedger {
     [[nodiscard]] std::int64_t sum(std::size_t count) const {
       return count == 0 ? 0 : messages[count - 1].sum;
     }
+    [[nodiscard]] double slack(std::size_t count) const { return count == 0 ? 0 : messages[count - 1].slack; }
+    /// The most that may not have travelled.
+    [[nodiscard]] double most_unsent() const;
     [[nodiscard]] std::size_t count_below(consistency::Clock clock) const;
     [[nodiscard]] bool may_have_dropped(std::size_t count) const {
       return count <= most_dropped && !not_dropped.contains(count);
@@ -182,14 +190,17 @@ class RowLedger {
   [[nodiscard]] const Share& share(std::uint32_t table, Key key, std::uint32_t worker) const {
     return tables_[table].shares[key * workers_ + worker];
   }
-  void close(std::uint32_t worker, std::uint32_t table, Key key, bool sends_all);
+  void close_all(std::uint32_t worker, std::uint32_t table, bool sends_all);
+  void close(std::uint32_t worker, std::uint32_t table, Key key, bool sends_all, double largest);
+  /// Of a row's updates, if the worker's largest one in the table is no larger than that.
+  [[nodiscard]] double rounding_slack(std::uint32_t table, const Share& share, double largest) const;
   void end_clock_of(std::uint32_t worker, bool sends_all);
   [[nodiscard]] bool sees_own_at_once(const RowRead& read) const;
   [[nodiscard]] Bounds bounds(const RowRead& read, Key key, std::span<const std::size_t> ended) const;
   std::optional<std::string> check(const RowRead& read, Key key, const Bounds& bounds,
                                    std::span<const double> row);
   std::optional<std::string> check_column(const RowRead& read, Key key, std::uint32_t worker,
-                                          const Counts& counts, std::int64_t number);
+                                          const Counts& counts, double number);
   std::optional<std::string> check_steps(const RowRead& read, Key key, const Bounds& bounds,
                                          std::span<const double> row) const;
   std::optional<std::string> check_mark(const RowRead& read, Key key, const Bounds& bounds,

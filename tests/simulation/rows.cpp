@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/return_if_error.hpp"
@@ -123,27 +124,32 @@ class RowsWorkload {
  private:
   struct OpenTable {
     RowTable shape;
-    Table<std::int64_t> table;
+    std::variant<Table<std::int64_t>, Table<double>> table;
     std::vector<std::int64_t> pushed;  ///< by this worker, by row
   };
 
   absl::Status open_tables() {
-    for (const RowTable& shape : scenario_.row_tables) {
-      const auto opened =
-          session_.table<std::int64_t>({.name = fmt::format("rows {}", tables_.size()),
-                                        .key_space = shape.sparse ? KeySpace::kSparse : KeySpace::kDense,
-                                        .rows = shape.sparse ? 0 : shape.rows,
-                                        .width = static_cast<std::uint32_t>(width_),
-                                        .consistency = shape.model,
-                                        .rule = std::string(name_of(shape.rule)),
-                                        .seed = shape.sparse ? scenario_.seed : 0,
-                                        .admission = admission_of(shape),
-                                        .filter = shape.filter,
-                                        .encoding = shape.encoding,
-                                        .cache_rows = shape.cache_rows});
-      RETURN_IF_ERROR(opened.status());
-      tables_.push_back({shape, *opened, std::vector<std::int64_t>(shape.rows, 0)});
-    }
+    for (const RowTable& shape : scenario_.row_tables)
+      RETURN_IF_ERROR(shape.rounds() ? open<double>(shape) : open<std::int64_t>(shape));
+    return absl::OkStatus();
+  }
+
+  template <class Value>
+  absl::Status open(const RowTable& shape) {
+    const auto opened =
+        session_.table<Value>({.name = fmt::format("rows {}", tables_.size()),
+                               .key_space = shape.sparse ? KeySpace::kSparse : KeySpace::kDense,
+                               .rows = shape.sparse ? 0 : shape.rows,
+                               .width = static_cast<std::uint32_t>(width_),
+                               .consistency = shape.model,
+                               .rule = std::string(name_of(shape.rule)),
+                               .seed = shape.sparse ? scenario_.seed : 0,
+                               .admission = admission_of(shape),
+                               .filter = shape.filter,
+                               .encoding = shape.encoding,
+                               .cache_rows = shape.cache_rows});
+    RETURN_IF_ERROR(opened.status());
+    tables_.push_back({shape, *opened, std::vector<std::int64_t>(shape.rows, 0)});
     return absl::OkStatus();
   }
 
@@ -197,8 +203,9 @@ class RowsWorkload {
 
   absl::Status push(std::uint32_t table) {
     OpenTable& to = tables_[table];
-    // What is dropped must be told from what is there.
-    const std::uint64_t most = to.shape.least > 1 || to.shape.probability < 1 ? 10'000 : 9;
+    // What is dropped, or lost by rounding, must be told from what is there.
+    const bool are_rare = to.shape.least > 1 || to.shape.probability < 1 || to.shape.rounds();
+    const std::uint64_t most = are_rare ? 10'000 : 9;
     const std::vector<Key> rows = some_keys(table);
     std::vector<std::int64_t> updates(rows.size() * width_, 0);
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -211,24 +218,34 @@ class RowsWorkload {
     }
     trace("pushes to", table, rows);
     if (to.shape.rules().pushes_at_once) RETURN_IF_ERROR(world_.note(UpdatesSent{rank_, table}));
-    RETURN_IF_ERROR(to.table.push(keys_of(table, rows), updates));
+    RETURN_IF_ERROR(std::visit(
+        [&]<class Value>(const Table<Value>& typed) {
+          return typed.push(keys_of(table, rows), std::vector<Value>(updates.begin(), updates.end()));
+        },
+        to.table));
     return world_.note(PushEnded{rank_, table, rows});
   }
 
   absl::Status pull(std::uint32_t table, const std::vector<Key>& rows) {
     const std::uint64_t number = reads_begun_++;
     RETURN_IF_ERROR(world_.note(PullBegins{rank_, number, table, rows}));
-    std::vector<std::int64_t> values(rows.size() * width_);
     trace("pulls", table, rows);
     const std::vector<Key> keys = keys_of(table, rows);
-    RETURN_IF_ERROR(tables_[table].shape.sparse && scenario_.pulls_by_handles
-                        ? pull_by_handles(tables_[table].table, keys, values)
-                        : tables_[table].table.pull(keys, values));
-    return end_read(RowRead::How::kPull, number, table, rows, {values.begin(), values.end()});
+    const bool by_handles = tables_[table].shape.sparse && scenario_.pulls_by_handles;
+    const absl::StatusOr<std::vector<double>> found = std::visit(
+        [&]<class Value>(const Table<Value>& typed) -> absl::StatusOr<std::vector<double>> {
+          std::vector<Value> values(rows.size() * width_);
+          RETURN_IF_ERROR(by_handles ? pull_by_handles(typed, keys, values) : typed.pull(keys, values));
+          return std::vector<double>(values.begin(), values.end());
+        },
+        tables_[table].table);
+    RETURN_IF_ERROR(found.status());
+    return end_read(RowRead::How::kPull, number, table, rows, *found);
   }
 
-  static absl::Status pull_by_handles(const Table<std::int64_t>& table, const std::vector<Key>& keys,
-                                      std::vector<std::int64_t>& values) {
+  template <class Value>
+  static absl::Status pull_by_handles(const Table<Value>& table, const std::vector<Key>& keys,
+                                      std::vector<Value>& values) {
     absl::StatusOr<RowHandles> rows = table.locate(keys);
     RETURN_IF_ERROR(rows.status());
     return table.pull(*rows, values);
@@ -241,14 +258,16 @@ class RowsWorkload {
     trace("scans", table, all);
     std::vector<Key> rows;
     std::vector<double> found;
-    const absl::Status status =
-        tables_[table].table.scan([&](Key key, std::span<const std::int64_t> values) -> absl::Status {
-          rows.push_back(row_of(table, key));
-          found.insert(found.end(), values.begin(), values.end());
-          const std::uint32_t other = some_table();
-          return chance(random_, 0.1) ? pull(other, some_keys(other)) : absl::OkStatus();
-        });
-    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(std::visit(
+        [&]<class Value>(const Table<Value>& typed) {
+          return typed.scan([&](Key key, std::span<const Value> values) -> absl::Status {
+            rows.push_back(row_of(table, key));
+            found.insert(found.end(), values.begin(), values.end());
+            const std::uint32_t other = some_table();
+            return chance(random_, 0.1) ? pull(other, some_keys(other)) : absl::OkStatus();
+          });
+        },
+        tables_[table].table));
     return end_read(RowRead::How::kScan, number, table, std::move(rows), std::move(found));
   }
 
@@ -263,8 +282,11 @@ class RowsWorkload {
     const std::uint64_t number = reads_begun_++;
     RETURN_IF_ERROR(world_.note(PullBegins{rank_, number, table, rows}));
     trace("calls for", table, rows);
-    absl::StatusOr<FunctionResult> read =
-        tables_[table].table.call(ReadRows::kName, of_all ? Keys(kAllKeys) : Keys(keys_of(table, rows)));
+    absl::StatusOr<FunctionResult> read = std::visit(
+        [&](const auto& typed) {
+          return typed.call(ReadRows::kName, of_all ? Keys(kAllKeys) : Keys(keys_of(table, rows)));
+        },
+        tables_[table].table);
     RETURN_IF_ERROR(read.status());
     std::vector<Key> found;
     for (const Key key : read->keys) found.push_back(row_of(table, key));
@@ -277,8 +299,11 @@ class RowsWorkload {
     if (of_all) rows = all_rows(table);
     RETURN_IF_ERROR(world_.note(RowsMarked{rank_, table, rows}));
     trace("marks", table, rows);
-    marks_.push_back(tables_[table].table.call_async(MarkRows::kName,
-                                                     of_all ? Keys(kAllKeys) : Keys(keys_of(table, rows))));
+    marks_.push_back(std::visit(
+        [&](const auto& typed) {
+          return typed.call_async(MarkRows::kName, of_all ? Keys(kAllKeys) : Keys(keys_of(table, rows)));
+        },
+        tables_[table].table));
     // It may be a call that could not begin. Otherwise it ends after its clock.
     return marks_.back().done() ? marks_.back().result().status() : absl::OkStatus();
   }

@@ -268,10 +268,16 @@ void add_churn(Scenario& scenario, std::mt19937_64& random) {
   }
 }
 
-/// One that chooses rows, with limits that some updates reach and others do not.
+/// One that chooses rows, with limits that some updates reach and others do not, or one that rounds, or both.
 std::string make_filter(const RowTable& table, std::mt19937_64& random) {
   const std::uint64_t kind = below(random, 4);
   const bool must_be_foreseeable = table.takes_steps() || table.least > 1 || table.probability < 1;
+  if (!must_be_foreseeable && table.rule == RowRule::kAdd && chance(random, 0.5)) {
+    const std::string rounding = chance(random, 0.5) ? "bf16" : "int8";
+    constexpr std::array kChoosing = {"", "top(share=0.5)+", "random(share=0.5)+",
+                                      "significant(least=3000)+"};
+    return kChoosing[kind] + rounding;
+  }
   if (kind == 0 && !must_be_foreseeable) return fmt::format("top(share=0.{})", below(random, 10));
   if (kind == 1 && !must_be_foreseeable) return fmt::format("random(share=0.{})", below(random, 10));
   const std::uint64_t most = table.least > 1 || table.probability < 1 ? 20'000 : 40;

@@ -424,7 +424,10 @@ TEST_F(LedgerTest, MeansAreWeighted) {
 /// Two workers and one row.
 class RowLedgerTest : public ::testing::Test {
  protected:
-  void start(const RowTable& table) { ledger_.emplace(std::vector<RowTable>{table}, 2); }
+  void start(const RowTable& table) {
+    ledger_.emplace(std::vector<RowTable>{table}, 2);
+    clock_ = 0;
+  }
   void push(std::uint32_t worker, std::int64_t amount) { ledger_->push(worker, 0, 0, amount); }
   /// Both workers finish a clock.
   void finish_clock() {
@@ -482,6 +485,24 @@ TEST_F(RowLedgerTest, OtherwiseEachMessageIsAStep) {
   EXPECT_TRUE(fine({.steps = 2, .squares = 18, .of_0 = 3, .of_1 = 3}));
   EXPECT_FALSE(fine({.steps = 3, .squares = 14, .of_0 = 3, .of_1 = 3}));
   EXPECT_FALSE(fine({.steps = 1, .squares = 36, .of_0 = 3, .of_1 = 3}));
+}
+
+TEST_F(RowLedgerTest, WhatIsRoundedIsNearlyThere) {
+  for (const char* const filter : {"bf16", "int8"}) {
+    SCOPED_TRACE(filter);
+    start({.model = Bsp{}, .filter = filter});
+    push(0, 300);
+    push(1, 1000);
+    finish_clock();
+    EXPECT_TRUE(fine({.of_0 = 300, .of_1 = 1003})) << "within half of the last bit, or of a multiple";
+    EXPECT_FALSE(fine({.of_0 = 300, .of_1 = 1005}));
+    EXPECT_FALSE(fine({.of_0 = 301, .of_1 = 1000})) << "who keeps it back sees it";
+    EXPECT_FALSE(fine({.of_0 = 300}));
+    for (const std::uint32_t worker : {0U, 1U}) ledger_->begin_barrier(worker);
+    finish_clock();
+    EXPECT_TRUE(fine({.of_0 = 300, .of_1 = 1000}));
+    EXPECT_FALSE(fine({.of_0 = 300, .of_1 = 1003})) << "a barrier leaves nothing kept back";
+  }
 }
 
 TEST_F(RowLedgerTest, WhatIsSmallIsKeptBack) {
