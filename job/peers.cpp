@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -35,7 +36,12 @@ absl::StatusOr<std::optional<transport::HostPort>> place_of(const PeerOptions& o
     said_by = "MASTER_ADDR and MASTER_PORT";
   }
   absl::StatusOr<transport::HostPort> place = transport::parse_host_port(text);
-  if (place.ok() && !place->host.empty() && place->port != 0) return *std::move(place);
+  const bool is_place = place.ok() && !place->host.empty() && place->port != 0;
+  if (is_place && !options.rendezvous.empty()) return *std::move(place);
+  if (is_place && place->port < UINT16_MAX) {
+    ++place->port;  // torchrun, or torch in this very process, listens at the other one
+    return *std::move(place);
+  }
   return absl::InvalidArgumentError(fmt::format(
       "{}: \"{}\" is no place where rank 0 can be found; expected its host and a port", said_by, text));
 }

@@ -19,7 +19,9 @@ namespace verbena::job {
 
 /// What was said otherwise than by variables.
 struct PeerOptions {
-  std::string rendezvous;  ///< "HOST:PORT" of rank 0; empty: as MASTER_ADDR and MASTER_PORT say
+  /// "HOST:PORT" of rank 0. Empty: MASTER_ADDR, and the port after MASTER_PORT, at which torch's own store
+  /// is.
+  std::string rendezvous;
   std::optional<std::uint32_t> rank = std::nullopt;
   std::optional<std::uint32_t> processes = std::nullopt;
   std::string secret_file;  ///< empty: VERBENA_SECRET_FILE

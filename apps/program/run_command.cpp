@@ -92,7 +92,7 @@ void add_peer_options(CLI::App& command, job::PeerOptions& options) {
   command
       .add_option("--rendezvous", options.rendezvous,
                   "Where the processes of the job meet: the host of rank 0, and a free port there. Default: "
-                  "MASTER_ADDR and MASTER_PORT, if something like torchrun has set them.")
+                  "MASTER_ADDR and the port after MASTER_PORT, if something like torchrun has set them.")
       ->type_name("HOST:PORT")
       ->group(kGroup);
   command

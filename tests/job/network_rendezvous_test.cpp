@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/transport/free_port.hpp"
+#include "tests/free_port.hpp"
 
 namespace verbena::job {
 namespace {
@@ -51,7 +51,7 @@ class NetworkRendezvousTest : public ::testing::Test {
     EXPECT_EQ(ended_, count);
   }
 
-  const std::uint16_t port_ = transport::free_port();
+  const std::uint16_t port_ = verbena::testing::free_port();
   const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
   std::atomic<int> ended_ = 0;
   std::string reason_;  ///< of the last end; to be read after wait_for_ends()

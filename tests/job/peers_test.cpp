@@ -50,7 +50,7 @@ TEST(MeetingTest, TorchrunsVariablesSayAll) {
   const absl::StatusOr<Meeting> found = meeting(kTorchrun);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->way, Meeting::Way::kNetwork);
-  EXPECT_EQ(transport::to_string(found->place), "node1:29500");
+  EXPECT_EQ(transport::to_string(found->place), "node1:29501") << "the next port";
   EXPECT_EQ(found->rank, 3U);
   EXPECT_EQ(found->processes, 8U);
 }
@@ -75,6 +75,7 @@ TEST(MeetingTest, NonsenseIsRefused) {
   EXPECT_THAT(refusal(with("RANK", "8")), HasSubstr("rank 8 of 8 processes"));
   EXPECT_THAT(refusal(with("MASTER_PORT", "http")), HasSubstr("node1:http"));
   EXPECT_THAT(refusal(with("MASTER_PORT", "0")), HasSubstr("node1:0"));
+  EXPECT_THAT(refusal(with("MASTER_PORT", "65535")), HasSubstr("node1:65535"));
   EXPECT_THAT(refusal(with("MASTER_ADDR", "")), HasSubstr("no place where rank 0 can be found"));
   EXPECT_THAT(refusal({}, {.rendezvous = "node1", .rank = 0, .processes = 2}), HasSubstr("--rendezvous"));
 }

@@ -12,7 +12,7 @@
 namespace verbena::process_test {
 namespace {
 
-constexpr std::size_t kWorkers = 2;
+constexpr std::size_t kWorkersOnHosts = 2;
 
 class HostsTest : public SmallTrainingTest {
  protected:
@@ -29,7 +29,7 @@ class HostsTest : public SmallTrainingTest {
     std::vector<std::string> all = {"run",           training.application,
                                     "--data",        folder_.path("data"),
                                     "--servers",     std::to_string(kServersOfSmallTraining),
-                                    "--workers",     std::to_string(kWorkers),
+                                    "--workers",     std::to_string(kWorkersOnHosts),
                                     "--consistency", "bsp",
                                     "--output",      folder_.path(output)};
     all.insert(all.end(), training.options.begin(), training.options.end());
@@ -44,7 +44,7 @@ class HostsTest : public SmallTrainingTest {
 TEST_P(HostsTest, UnderBspTheyTrainWhatOneHostTrains) {
   const Ended on_one = run(VERBENA_PROGRAM, words("one", {}), folder_.path());
   ASSERT_EQ(on_one.status, 0) << on_one.err;
-  constexpr std::size_t kProcesses = kServersOfSmallTraining + kWorkers;
+  constexpr std::size_t kProcesses = kServersOfSmallTraining + kWorkersOnHosts;
   std::vector<std::unique_ptr<Program>> processes;
   for (std::size_t rank = 0; rank < kProcesses; ++rank) {
     const std::vector<std::string> all =

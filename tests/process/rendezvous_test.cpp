@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/free_port.hpp"
 #include "tests/process/program.hpp"
 #include "tests/temporary_folder.hpp"
-#include "tests/transport/free_port.hpp"
 
 namespace verbena::process_test {
 namespace {
@@ -30,6 +30,7 @@ class RendezvousTest : public ::testing::Test {
   }
 
   [[nodiscard]] std::string path(const std::string& name) const { return folder_.path(name); }
+  [[nodiscard]] std::string place() const { return "127.0.0.1:" + std::to_string(port_); }
   using Variables = std::map<std::string, std::string>;
   void start(const std::string& program, const std::vector<std::string>& words, const Variables& variables) {
     processes_.push_back(std::make_unique<Program>(program, words, folder_.path(), [variables] {
@@ -44,13 +45,13 @@ class RendezvousTest : public ::testing::Test {
              {"WORLD_SIZE", std::to_string(size)},
              {"LOCAL_RANK", std::to_string(rank)},
              {"MASTER_ADDR", "localhost"},
-             {"MASTER_PORT", port_},
+             {"MASTER_PORT", std::to_string(port_ - 1)},
              {"VERBENA_SECRET_FILE", path("secret")}});
     }
   }
   void start_by_options(int size, std::vector<std::string> words) {
-    words.insert(words.end(), {"--rendezvous", "127.0.0.1:" + port_, "--processes", std::to_string(size),
-                               "--secret-file", path("secret"), "--process", ""});
+    words.insert(words.end(), {"--rendezvous", place(), "--processes", std::to_string(size), "--secret-file",
+                               path("secret"), "--process", ""});
     for (int rank = 0; rank < size; ++rank) {
       words.back() = std::to_string(rank);
       start(COUNTER_PROGRAM, words, {});
@@ -88,7 +89,7 @@ class RendezvousTest : public ::testing::Test {
   }
 
   verbena::testing::TemporaryFolder folder_;
-  const std::string port_ = std::to_string(transport::free_port());
+  const std::uint16_t port_ = verbena::testing::free_port();
   std::vector<std::unique_ptr<Program>> processes_;  ///< by rank
 };
 
@@ -122,8 +123,8 @@ TEST_F(RendezvousTest, WhatIsWrongIsSaidOnce) {
 }
 
 TEST_F(RendezvousTest, WithoutASecretNobodyMeets) {
-  start(COUNTER_PROGRAM,
-        {"run", "counter", "--rendezvous", "127.0.0.1:" + port_, "--process", "0", "--processes", "2"}, {});
+  start(COUNTER_PROGRAM, {"run", "counter", "--rendezvous", place(), "--process", "0", "--processes", "2"},
+        {});
   const Ended ended = processes_[0]->wait();
   EXPECT_EQ(ended.status, 2);
   EXPECT_THAT(ended.err, AllOf(HasSubstr("--secret-file"), HasSubstr("--no-secret")));

@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "base/file_descriptor.hpp"
 #include "base/return_if_error.hpp"
+#include "tests/free_port.hpp"
 #include "tests/loopback.hpp"
 
 namespace verbena::cluster {
@@ -30,15 +31,6 @@ using nlohmann::json;
 
 constexpr auto kStartPatience = std::chrono::seconds(60);
 constexpr int kMostStarts = 3;  // another process may take a port that was found free
-
-std::uint16_t free_port() {
-  const base::FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in place = verbena::testing::loopback(0);
-  socklen_t length = sizeof place;
-  ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place);
-  ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&place), &length);
-  return ntohs(place.sin_port);
-}
 
 /// Empty: there is none.
 std::string etcd_program() {
@@ -121,7 +113,7 @@ absl::Status EtcdProcesses::start_once() {
   ++starts_;
   std::string all;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    members_[i] = {.pid = -1, .port = free_port(), .peer_port = free_port()};
+    members_[i] = {.pid = -1, .port = testing::free_port(), .peer_port = testing::free_port()};
     all += fmt::format("{}m{}={}", all.empty() ? "" : ",", i, url(members_[i].peer_port));
   }
   for (std::size_t i = 0; i < members_.size(); ++i) {

@@ -5,9 +5,9 @@
 #include <atomic>
 
 #include "apps/simulation/simulated_transport.hpp"
+#include "tests/free_port.hpp"
 #include "tests/transport/backend.hpp"
 #include "tests/transport/faulty_transport.hpp"
-#include "tests/transport/free_port.hpp"
 #include "tests/transport/loopback.hpp"
 #include "tests/transport/verbs/fake_fabric.hpp"
 #include "transport/backends.hpp"
@@ -76,7 +76,7 @@ BackendUnderTest tcp_backend() {
   };
   return {.name = "tcp",
           .make_transport = [make] { return make(nullptr); },
-          .make_address = [] { return fmt::format("tcp:127.0.0.1:{}", free_port()); },
+          .make_address = [] { return fmt::format("tcp:127.0.0.1:{}", testing::free_port()); },
           .make_guarded = make};
 }
 

@@ -17,9 +17,9 @@
 #include <thread>
 
 #include "base/word_copy.hpp"
+#include "tests/free_port.hpp"
 #include "tests/transport/backend.hpp"
 #include "tests/transport/fault_proxy.hpp"
-#include "tests/transport/free_port.hpp"
 #include "transport/host_port.hpp"
 #include "transport/socket_address.hpp"
 #include "transport/tcp/frame.hpp"
@@ -49,7 +49,7 @@ class TcpTest : public ::testing::Test {
   void connect(const TcpOptions& options = {}) {
     server_.emplace(tcp_node(options));
     client_.emplace(tcp_node(options));
-    const std::string address = local_address(free_port());
+    const std::string address = local_address(testing::free_port());
     ASSERT_TRUE(server_->transport->listen(address).ok());
     server_->connection = meet(*client_, *server_, address);
     ASSERT_NE(server_->connection, nullptr);
@@ -319,7 +319,7 @@ class TcpPeerTest : public ::testing::Test {
     }
   }
 
-  const std::uint16_t port_ = free_port();
+  const std::uint16_t port_ = testing::free_port();
   OtherProcess server_{port_, kImpatient};
   Node client_ = tcp_node(kImpatient);
   std::array<RemoteDescriptor, 2> remote_;
@@ -414,7 +414,7 @@ class TcpStrangerTest : public ::testing::Test {
     EXPECT_EQ(server_.count(Kind::kAccepted), 0U);
   }
 
-  const std::uint16_t port_ = free_port();
+  const std::uint16_t port_ = testing::free_port();
   const std::shared_ptr<const Secret> secret_ = *Secret::random();
   Node server_ = tcp_node({.secret = secret_});
 };
@@ -511,7 +511,7 @@ class TcpHostilePeerTest : public ::testing::Test {
     return server_.connection->status();
   }
 
-  const std::uint16_t port_ = free_port();
+  const std::uint16_t port_ = testing::free_port();
   Node server_ = tcp_node();
   Node friend_ = tcp_node();
   std::unique_ptr<Connection> friends_end_;
@@ -649,7 +649,7 @@ class TcpFaultTest : public TcpTest {
     const TcpOptions options{.peer_timeout = milliseconds(200)};
     server_.emplace(tcp_node(options));
     client_.emplace(tcp_node(options));
-    const std::uint16_t port = free_port();
+    const std::uint16_t port = testing::free_port();
     ASSERT_TRUE(server_->transport->listen(local_address(port)).ok());
     const FaultProxy proxy(port, plan);
     auto connecting = std::async(std::launch::async, [&] {

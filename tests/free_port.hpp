@@ -1,7 +1,6 @@
 // A TCP port of this host at which nobody listens.
 #pragma once
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,8 +9,9 @@
 #include <cstdint>
 
 #include "base/file_descriptor.hpp"
+#include "tests/loopback.hpp"
 
-namespace verbena::transport {
+namespace verbena::testing {
 
 /// Below the ports that the system gives to those who ask for any, so that no connection of another test
 /// takes it; tests that run at the same time begin to look at different places.
@@ -22,12 +22,9 @@ inline std::uint16_t free_port() {
   while (true) {
     const auto port = static_cast<std::uint16_t>(kFirst + next++ % kCount);
     const base::FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in place{};
-    place.sin_family = AF_INET;
-    place.sin_port = ::htons(port);
-    place.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    const sockaddr_in place = loopback(port);
     if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0) return port;
   }
 }
 
-}  // namespace verbena::transport
+}  // namespace verbena::testing
