@@ -9,9 +9,6 @@ set_target_properties(verbena_shared PROPERTIES OUTPUT_NAME verbena LINKER_LANGU
 # Of the static library only what it stands on: its objects are here already.
 target_link_libraries(verbena_shared PRIVATE $<BUILD_INTERFACE:verbena_job>
                       PUBLIC absl::status absl::statusor absl::function_ref)
-# A program decides on its malloc(), not we, who need jemalloc for registered memory alone. Where its symbols came first,
-# in a C program or in Python, operator new would be jemalloc's and the free() behind operator delete the C library's.
-target_link_options(verbena_shared PRIVATE LINKER:--push-state,--no-as-needed,-lstdc++,-lc,--pop-state)
 # Calls between its own functions need no detour.
 target_link_options(verbena_shared PRIVATE -Wl,--version-script=${exported_symbols} -Wl,-Bsymbolic-functions
                     -Wl,--no-undefined)

@@ -19,7 +19,6 @@ namespace verbena::server {
 
 namespace {
 
-// Shards are never given back, so what an arena hands out is the region's fresh, zeroed memory.
 constexpr std::size_t kArenaBytes = std::size_t{16} << 20;
 constexpr std::size_t kCacheLineBytes = 64;
 
@@ -78,7 +77,7 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_dense(const prot
 }
 
 absl::Status ShardMemory::allocate(std::size_t bytes, DenseShard& shard) {
-  // A shard as large as its arena would not fit after jemalloc has rounded it up to a size class.
+  // One that is large has an arena of its own, or much of the last one would stay empty.
   const bool large = bytes > kArenaBytes / 4;
   if (large || arenas_.empty() || (shard.rows = arenas_.back()->allocate(bytes, kCacheLineBytes)).empty()) {
     auto arena = transport::RegisteredArena::create(transport_, transport::Access::kRemoteRead,

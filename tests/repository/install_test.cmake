@@ -11,3 +11,4 @@ run(${CMAKE_COMMAND} -G Ninja -S ${CONSUMER} -B ${WORK}/build -D CMAKE_PREFIX_PA
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/consumer_verbena)
 run(${WORK}/build/consumer_static)
+run(${CONSUMER}/late.py ${WORK}/prefix)
