@@ -17,6 +17,7 @@ class LineStream {
   bool read(int descriptor, const std::function<void(std::string_view line)>& handle);
   /// The same, of bytes that have come some other way.
   void add(std::string_view bytes, const std::function<void(std::string_view line)>& handle);
+  [[nodiscard]] std::size_t unread_bytes() const { return unread_.size(); }
 
  private:
   std::string unread_;  ///< the beginning of a line

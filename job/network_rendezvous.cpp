@@ -22,7 +22,6 @@
 #include "job/json_line.hpp"
 #include "job/line_stream.hpp"
 #include "transport/message_outbox.hpp"
-#include "transport/socket_address.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace verbena::job {
@@ -36,23 +35,30 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr std::uint32_t kMessageBytes = 65536;
-constexpr auto kFenceSlice = milliseconds(50);          // how often a wait checks whether it must end
-constexpr auto kAttempt = milliseconds(250);            // to connect, before it is checked again
+constexpr auto kFenceSlice = milliseconds(50);     // how often a wait checks whether it must end
+constexpr auto kFirstAttempt = milliseconds(250);  // to connect; each may take twice as long as the last
+constexpr auto kLongestAttempt = milliseconds(4000);
 constexpr auto kBetweenReminders = milliseconds(5000);  // that some have not come
 constexpr auto kTurn = milliseconds(500);               // at least so often the thread looks at the time
 constexpr auto kFarewell = milliseconds(1000);
 constexpr auto kPoliteness = milliseconds(10000);  // from SIGTERM to SIGKILL
 constexpr std::size_t kMostNamed = 8;              // of those that have not come
+/// Of what one process says, and of what all do between two fences.
+constexpr std::size_t kMostHeldBytes = std::size_t{64} << 20;
+constexpr auto kIntroduction = milliseconds(10000);  // from a connection to its first line
+constexpr std::size_t kMostNewcomers = 64;           // in addition to the job's own
 
-/// Where rank 0 listens. Its host's name may mean a loopback address on the host itself, and another one
-/// elsewhere: so all of its addresses, unless this host alone is meant.
-absl::StatusOr<std::string> listening_place(transport::HostPort place) {
-  const absl::StatusOr<sockaddr_storage> address = transport::resolve(place, to_string(place));
-  if (!address.ok()) return address.status();
+/// At all addresses of this host, unless it alone is meant: its own name may mean a loopback address here,
+/// and another one elsewhere.
+absl::Status listen(transport::Transport& transport, transport::HostPort place) {
   const bool is_this_host_alone =
       place.host == "localhost" || place.host == "::1" || place.host.starts_with("127.");
-  if (!is_this_host_alone) place.host = address->ss_family == AF_INET6 ? "::" : "0.0.0.0";
-  return "tcp:" + to_string(place);
+  if (is_this_host_alone) return transport.listen("tcp:" + to_string(place));
+  place.host = "::";  // IPv4, too
+  const absl::Status listens = transport.listen("tcp:" + to_string(place));
+  if (listens.ok() || absl::IsAlreadyExists(listens)) return listens;
+  place.host = "0.0.0.0";  // there is no IPv6
+  return transport.listen("tcp:" + to_string(place));
 }
 
 }  // namespace
@@ -68,8 +74,11 @@ class NetworkRendezvous::Wire {
   }
   void flush() { outbox_.flush(*connection_); }
   [[nodiscard]] bool has_said_all() const { return outbox_.empty() || !connection_->status().ok(); }
-  void hear(std::span<const std::byte> message, const std::function<void(std::string_view line)>& take) {
+  /// False: it has sent too long a line.
+  [[nodiscard]] bool hear(std::span<const std::byte> message,
+                          const std::function<void(std::string_view line)>& take) {
     lines_.add({reinterpret_cast<const char*>(message.data()), message.size()}, take);
+    return lines_.unread_bytes() <= kMostHeldBytes;
   }
   [[nodiscard]] const Connection& connection() const { return *connection_; }
 
@@ -246,6 +255,7 @@ class NetworkRendezvous::Host final : public Talk {
   };
   struct Newcomer {
     Wire wire;
+    TimePoint deadline;
     bool is_refused = false;
   };
 
@@ -257,8 +267,7 @@ class NetworkRendezvous::Host final : public Talk {
   void on_event(const Event& event) override {
     switch (event.kind) {
       case Event::Kind::kAccepted:
-        if (auto connection = transport_->take_accepted())
-          newcomers_.push_back({Wire(std::move(connection))});
+        if (auto connection = transport_->take_accepted()) take_in(std::move(connection));
         return;
       case Event::Kind::kMessage:
         return on_message(event);
@@ -270,16 +279,27 @@ class NetworkRendezvous::Host final : public Talk {
     }
   }
 
+  void take_in(std::unique_ptr<Connection> connection) {
+    if (newcomers_.size() >= seats_.size() + kMostNewcomers) newcomers_.pop_front();
+    newcomers_.push_back({Wire(std::move(connection)), Clock::now() + kIntroduction});
+  }
+
   void on_message(const Event& event) {
     for (std::uint32_t rank = 1; rank < seats_.size(); ++rank) {
       if (!seats_[rank].wire || &seats_[rank].wire->connection() != event.connection) continue;
-      seats_[rank].wire->hear(event.message, [&](std::string_view line) { on_line(rank, line); });
+      const bool is_possible =
+          seats_[rank].wire->hear(event.message, [&](std::string_view line) { on_line(rank, line); });
+      if (!is_possible || board_.news_bytes() > kMostHeldBytes)
+        end_all(rank, fmt::format("rank {} has said more than there can be to say", rank));
       return;
     }
     const auto newcomer = find_newcomer(*event.connection);
     if (newcomer == newcomers_.end() || newcomer->is_refused) return;
     std::vector<std::string> lines;
-    newcomer->wire.hear(event.message, [&](std::string_view line) { lines.emplace_back(line); });
+    if (!newcomer->wire.hear(event.message, [&](std::string_view line) { lines.emplace_back(line); })) {
+      newcomers_.erase(newcomer);
+      return;
+    }
     if (lines.empty()) return;
     const std::optional<std::uint32_t> rank = seat(*newcomer, lines.front());
     if (!rank) return;
@@ -321,7 +341,11 @@ class NetworkRendezvous::Host final : public Talk {
     const json object = json::parse(line, nullptr, false);
     if (object.is_object() && object.contains("bye")) {
       seats_[rank].has_left = true;
-      if (rank == 0) tell_all_for_good(line_of({{"bye", true}}));
+      if (rank == 0) {
+        tell_all_for_good(line_of({{"bye", true}}));
+      } else {
+        lack(fmt::format("rank {} ({}) has left the job", rank, name_of(rank)));
+      }
       return;
     }
     if (const std::optional<std::string> why = text_in(object, "abort")) return end_all(rank, *why);
@@ -351,13 +375,21 @@ class NetworkRendezvous::Host final : public Talk {
       if (std::exchange(seat.has_left, true)) return;
       const std::string why =
           fmt::format("rank {} ({}) is gone: it crashed, was killed, or its host is gone", rank, who);
-      tell_all_for_good(line_of({{"lost", why}}));
+      lack(why);
       lose(why);
       return;
     }
   }
 
+  /// No fence can be passed any more.
+  void lack(const std::string& why) {
+    const std::string line = line_of({{"lost", why}});
+    tell_all_for_good(line);
+    hear(line);
+  }
+
   void on_time(TimePoint now) override {
+    std::erase_if(newcomers_, [&](const Newcomer& each) { return now >= each.deadline; });
     if (is_waited_for_ && now >= next_reminder_) {
       next_reminder_ = now + kBetweenReminders;
       remind();
@@ -445,7 +477,7 @@ class NetworkRendezvous::Guest final : public Talk {
   void on_own_words(std::string_view words) override { wire_.say(words); }
   void on_event(const Event& event) override {
     if (event.kind == Event::Kind::kMessage)
-      wire_.hear(event.message, [&](std::string_view line) { hear(line); });
+      static_cast<void>(wire_.hear(event.message, [&](std::string_view line) { hear(line); }));
     if (event.kind == Event::Kind::kDisconnected && is_watched_)
       lose(fmt::format("rank 0 ({}) is gone: it crashed, was killed, or its host is gone",
                        wire_.connection().peer_name()));
@@ -471,19 +503,21 @@ absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const
   if (!made.ok()) return made.status();
   std::unique_ptr<Talk> talk;
   if (options.rank == 0) {
-    const absl::StatusOr<std::string> address = listening_place(options.place);
-    if (!address.ok()) return address.status();
-    const absl::Status listens = (*made)->listen(*address);
+    const absl::Status listens = listen(**made, options.place);
     if (!listens.ok()) return listens;
     talk = std::make_unique<Host>(options, *std::move(made));
   } else {
     const std::string address = "tcp:" + to_string(options.place);
     const auto deadline = Clock::now() + patience;
     absl::StatusOr<std::unique_ptr<Connection>> connection = absl::CancelledError("stopped");
-    do {
+    for (auto attempt = kFirstAttempt;; attempt = std::min(2 * attempt, kLongestAttempt)) {
       if (stopped()) return absl::CancelledError("stopped");
-      connection = (*made)->connect(address, std::min(deadline, Clock::now() + kAttempt));
-    } while (absl::IsDeadlineExceeded(connection.status()) && Clock::now() < deadline);
+      connection = (*made)->connect(address, std::min(deadline, Clock::now() + attempt));
+      // Kubernetes knows a name only when what has it is there.
+      const bool is_unknown = absl::IsNotFound(connection.status());
+      if ((!is_unknown && !absl::IsDeadlineExceeded(connection.status())) || Clock::now() >= deadline) break;
+      if (is_unknown) std::this_thread::sleep_for(kFirstAttempt);
+    }
     if (!connection.ok()) {
       return absl::Status(
           connection.status().code(),

@@ -26,7 +26,7 @@
 
 namespace verbena::job {
 
-/// It has a thread, which takes no signals.
+/// It has two threads, which take no signals: its own, and the transport's. Most of the time both sleep.
 class NetworkRendezvous final : public PeerRendezvous {
  public:
   struct Options {
@@ -45,9 +45,9 @@ class NetworkRendezvous final : public PeerRendezvous {
     std::function<void(const std::string& why)> end = {};
   };
 
-  /// Waits for rank 0. DEADLINE_EXCEEDED, CANCELLED when stopped, ALREADY_EXISTS if someone else listens at
-  /// rank 0's place, PERMISSION_DENIED if the secrets differ, INVALID_ARGUMENT if rank 0 says that this
-  /// process cannot be of its job, or if its host is not known.
+  /// Waits for rank 0. DEADLINE_EXCEEDED, or NOT_FOUND if its host was never known; CANCELLED when stopped;
+  /// ALREADY_EXISTS if someone else listens at rank 0's place; PERMISSION_DENIED if the secrets differ. If
+  /// rank 0 says that this process cannot be of its job, the first fence() returns INVALID_ARGUMENT.
   static absl::StatusOr<std::unique_ptr<NetworkRendezvous>> join(const Options& options,
                                                                  std::chrono::milliseconds patience,
                                                                  const Stopped& stopped);

@@ -71,6 +71,8 @@ absl::StatusOr<std::shared_ptr<const transport::Secret>> secret_of(PeerOptions o
                                                                    const Environment& variable) {
   if (options.secret_file.empty() && !options.no_secret)
     RETURN_IF_ERROR(take_secret_variables(variable, options.secret_file, options.no_secret));
+  if (!options.secret_file.empty() && options.no_secret)
+    return absl::InvalidArgumentError("a secret file and no secret: the two exclude each other");
   if (!options.secret_file.empty()) return transport::Secret::read_file(options.secret_file);
   if (options.no_secret) return std::shared_ptr<const transport::Secret>();
   return absl::InvalidArgumentError(
@@ -104,7 +106,9 @@ absl::Status take_secret_variables(const Environment& variable, std::string& sec
 absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environment& variable) {
   const bool is_said = !options.rendezvous.empty();
   const bool is_numbered = options.rank || options.processes;
-  if (!is_said && !is_numbered && variable("PMIX_RANK") != nullptr)
+  // Who exports MASTER_ADDR in a script for srun still means srun; but srun may have started torchrun.
+  const bool is_torchrun = variable("TORCHELASTIC_RUN_ID") != nullptr;
+  if (!is_said && !is_numbered && !is_torchrun && variable("PMIX_RANK") != nullptr)
     return Meeting{.way = Meeting::Way::kPmix};
   const absl::StatusOr<std::optional<transport::HostPort>> place = place_of(options, variable);
   if (!place.ok()) return place.status();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -39,19 +40,26 @@ constexpr Starter kStarters[] = {
 };
 
 struct Started {
-  const Starter& by;
+  const Starter* by;
   std::uint32_t processes;
 };
 
+bool is_torchrun(const Starter& starter) {
+  return std::string_view(starter.size) == "WORLD_SIZE";
+}
+
+std::optional<Started> started_by(const Starter& starter, const Environment& variable) {
+  const char* const text = variable(starter.size);
+  const auto processes = base::parse_decimal<std::uint32_t>(text == nullptr ? "" : text);
+  if (!processes || *processes <= 1) return std::nullopt;
+  // The names are such that others may use them, too.
+  if (is_torchrun(starter) && variable(starter.rank) == nullptr) return std::nullopt;
+  return Started{&starter, *processes};
+}
+
 std::optional<Started> started_together(const Environment& variable) {
   for (const Starter& starter : kStarters) {
-    const char* const text = variable(starter.size);
-    const auto processes = base::parse_decimal<std::uint32_t>(text == nullptr ? "" : text);
-    if (!processes || *processes <= 1) continue;
-    // The names are such that others may use them, too.
-    const bool is_torchrun = std::string_view(starter.size) == "WORLD_SIZE";
-    if (is_torchrun && variable(starter.rank) == nullptr) continue;
-    return Started{starter, *processes};
+    if (const std::optional<Started> started = started_by(starter, variable)) return started;
   }
   return std::nullopt;
 }
@@ -59,9 +67,14 @@ std::optional<Started> started_together(const Environment& variable) {
 }  // namespace
 
 std::optional<StartedAs> started_as(const Environment& variable) {
-  const std::optional<Started> started = started_together(variable);
+  std::optional<Started> started = started_together(variable);
   if (!started) return std::nullopt;
-  const char* const text = started->by.rank == nullptr ? nullptr : variable(started->by.rank);
+  // Where srun has started the proxies of an mpiexec, its variables count those.
+  if (!is_torchrun(*started->by)) {
+    const auto is_pmi = [](const Starter& each) { return std::string_view(each.size) == "PMI_SIZE"; };
+    if (const auto pmi = started_by(*std::ranges::find_if(kStarters, is_pmi), variable)) started = pmi;
+  }
+  const char* const text = started->by->rank == nullptr ? nullptr : variable(started->by->rank);
   return StartedAs{.rank = base::parse_decimal<std::uint32_t>(text == nullptr ? "" : text),
                    .processes = started->processes};
 }
@@ -72,7 +85,7 @@ absl::Status check_started_apart(const Environment& variable) {
   return absl::InvalidArgumentError(
       fmt::format("{} has started {} processes that cannot find each other: {}; or say where they meet, with "
                   "--rendezvous HOST:PORT (docs/cluster.md)",
-                  started->by.name, started->processes, started->by.remedy));
+                  started->by->name, started->processes, started->by->remedy));
 }
 
 absl::Status check_started_once(const Environment& variable) {
@@ -81,7 +94,7 @@ absl::Status check_started_once(const Environment& variable) {
   return absl::InvalidArgumentError(fmt::format(
       "{} has started {} processes, each of which would do the whole work and write the same files: "
       "start one; of the commands only `verbena run` shares its work out",
-      started->by.name, started->processes));
+      started->by->name, started->processes));
 }
 
 }  // namespace verbena::job

@@ -123,9 +123,11 @@ const Backend& default_backend(Reach reach) {
 
 std::string usable_schemes(Reach reach, const BackendOptions& options) {
   std::vector<std::string> usable;
+  const bool is_named = !options.device.empty() || options.device_port != 0;
   for (const Backend* backend : backends()) {
-    if (backend->reach == reach && (!backend->find_device || backend->find_device(options).ok()))
-      usable.push_back(backend->scheme);
+    if (backend->reach != reach) continue;
+    const bool is_usable = backend->find_device ? is_named || backend->find_device(options).ok() : !is_named;
+    if (is_usable) usable.push_back(backend->scheme);
   }
   return absl::StrJoin(usable, ",");
 }

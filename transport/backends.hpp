@@ -106,7 +106,8 @@ absl::StatusOr<const Backend*> backend_of(std::string_view address);
 const Backend& default_backend(Reach reach);
 
 /// The schemes, separated by commas, of the backends with that reach that can be used on this host: those
-/// that need no device, and those for which there is one.
+/// that need no device, and those for which there is one. If `options` name a device or a port of one, those
+/// alone that use devices, whether or not this one is there: making the transport says what it lacks.
 std::string usable_schemes(Reach reach, const BackendOptions& options);
 /// The first backend with that reach that can be used on all hosts, each of which has said its
 /// usable_schemes(). FAILED_PRECONDITION if there is none.

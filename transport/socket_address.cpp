@@ -15,7 +15,7 @@
 
 namespace verbena::transport {
 
-absl::StatusOr<sockaddr_storage> resolve(const HostPort& place, std::string_view address) {
+absl::StatusOr<std::vector<sockaddr_storage>> resolve_all(const HostPort& place, std::string_view address) {
   addrinfo hints{};
   hints.ai_family = place.host.empty() ? AF_INET : AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -28,9 +28,19 @@ absl::StatusOr<sockaddr_storage> resolve(const HostPort& place, std::string_view
     return absl::NotFoundError(fmt::format("{}: the host is unknown ({})", address, ::gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
-  sockaddr_storage storage{};
-  std::memcpy(&storage, found->ai_addr, found->ai_addrlen);
-  return storage;
+  std::vector<sockaddr_storage> all;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    sockaddr_storage storage{};
+    std::memcpy(&storage, each->ai_addr, each->ai_addrlen);
+    all.push_back(storage);
+  }
+  return all;
+}
+
+absl::StatusOr<sockaddr_storage> resolve(const HostPort& place, std::string_view address) {
+  absl::StatusOr<std::vector<sockaddr_storage>> all = resolve_all(place, address);
+  if (!all.ok()) return all.status();
+  return all->front();
 }
 
 std::string host_of(const sockaddr& address) {

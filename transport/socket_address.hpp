@@ -5,14 +5,17 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "transport/host_port.hpp"
 
 namespace verbena::transport {
 
-/// The first address of the host; for an empty host, the IPv4 address that means any. NOT_FOUND, with
-/// `address` as the user knows it, if the system knows no such host.
+/// The addresses of the host, at least one; for an empty host, the IPv4 address that means any. NOT_FOUND,
+/// with `address` as the user knows it, if the system knows no such host.
+absl::StatusOr<std::vector<sockaddr_storage>> resolve_all(const HostPort& place, std::string_view address);
+/// The first of them.
 absl::StatusOr<sockaddr_storage> resolve(const HostPort& place, std::string_view address);
 
 /// The address as text, without its port.

@@ -37,6 +37,7 @@ constexpr const char* kHost = "verbena.host";
 constexpr const char* kName = "verbena.name";
 constexpr const char* kUsable = "verbena.transports";
 constexpr const char* kLeader = "verbena.leader";
+constexpr const char* kPlan = "verbena.plan";
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -71,6 +72,7 @@ class ClusterProcess {
   }
   absl::Status meet(absl::Status verdict);
   absl::Status learn_of_others();
+  [[nodiscard]] std::string plan() const;
   absl::Status prepare();
   absl::Status decide_transport();
   absl::Status open_link();
@@ -78,7 +80,7 @@ class ClusterProcess {
   absl::StatusOr<ProcessJobs> make_jobs(const Role& role, const std::atomic<bool>& stop);
   int train();
   int train(std::thread& listening);
-  [[noreturn]] int abort(const absl::Status& why);
+  [[noreturn]] void abort(const absl::Status& why);
   int lead(std::thread listening, int own_status);
   void follow(const JobsResult& result, bool lost);
   int end_early(const absl::Status& status);
@@ -148,6 +150,7 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
     if (leads()) RETURN_IF_ERROR(job::put_secret(rendezvous));
     for (const auto& [name, value] : {std::pair(kHost, job::host_identity()),
                                       {kName, fmt::format("{} {}", ::getpid(), host_name())},
+                                      {kPlan, plan()},
                                       {kUsable, usable_between_hosts(run_.job.transport)}}) {
       RETURN_IF_ERROR(rendezvous.put(name, value));
     }
@@ -164,7 +167,17 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
     called_off_ = true;
     return absl::CancelledError("rank 0 says why");
   }
+  // Rank 0 has found nothing wrong: it was told something else, or has another host.
+  if (!verdict.ok()) abort(verdict);
   return first ? learn_of_others() : absl::OkStatus();
+}
+
+/// What all processes must have been told alike, or they would wait for what none of them does.
+std::string ClusterProcess::plan() const {
+  const JobOptions& job = run_.job;
+  return fmt::format("{} --servers {} --workers {} --threads {} --consistency {} --transport {}",
+                     std::string(application_.name()), job.servers, job.workers, job.threads, job.consistency,
+                     job.transport.transport);
 }
 
 absl::Status ClusterProcess::learn_of_others() {
@@ -172,6 +185,12 @@ absl::Status ClusterProcess::learn_of_others() {
   absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = job::get_secret(rendezvous);
   if (!secret.ok()) return secret.status();
   run_.job.transport.secret = *std::move(secret);
+  const absl::StatusOr<std::string> leaders_plan = rendezvous.get(0, kPlan);
+  if (!leaders_plan.ok()) return leaders_plan.status();
+  if (*leaders_plan != plan()) {
+    abort(absl::InvalidArgumentError(fmt::format("rank {} is to run {}, and rank 0 {}: expected the same",
+                                                 rank(), plan(), *leaders_plan)));
+  }
   for (std::uint32_t other = 0; other < rendezvous.size(); ++other) {
     absl::StatusOr<std::string> host = rendezvous.get(other, kHost);
     if (!host.ok()) return host.status();
@@ -260,11 +279,12 @@ int ClusterProcess::train() {
     status = train(listening);
     return absl::OkStatus();
   });
-  return ended.ok() ? status : abort(ended);
+  if (!ended.ok()) abort(ended);
+  return status;
 }
 
 /// Ends all processes of the job; this one at once.
-int ClusterProcess::abort(const absl::Status& why) {
+void ClusterProcess::abort(const absl::Status& why) {
   const int status = report_error(why);
   cluster_.rendezvous.abort(status, std::string(why.message()));
   ::_exit(status);

@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -345,7 +346,8 @@ void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
   const std::optional<job::ChildMessage> message = monitor.hear(seat.member.name, line);
   if (!message) return;
   if (std::holds_alternative<job::FailedMessage>(*message)) seat.reported_failure = true;
-  if (const auto* signaled = std::get_if<job::SignaledMessage>(&*message)) {
+  const auto* signaled = std::get_if<job::SignaledMessage>(&*message);
+  if (signaled != nullptr && signaled->signal > 0 && signaled->signal < NSIG) {
     signal_ = signaled->signal;
     monitor.expect_failures();
   }

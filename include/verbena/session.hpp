@@ -291,11 +291,16 @@ class Session {
   ///    says who may connect.
   /// 3. mpirun or srun --mpi=pmix has started it: each process is a worker. The first process on each host
   ///    also runs a server, in threads of its own.
-  /// 4. None of these: the only worker of a job, with a server in threads of this process.
+  /// 4. RANK and WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, as torchrun does it: the same. The
+  /// processes
+  ///    meet at rank 0's host, at the port after MASTER_PORT; `options.network`, or VERBENA_SECRET_FILE or
+  ///    VERBENA_NO_SECRET=1, says who may.
+  /// 5. None of these: the only worker of a job, with a server in threads of this process.
   ///
   /// Call it once in a process, before other threads read the environment, and within a minute of the job's
   /// other processes. A server in this process ends when all workers have left, and ~Session() waits for
-  /// that: destroy the session before you call exit(). If mpirun itself dies, this process gets SIGTERM.
+  /// that: destroy the session before you call exit(). If mpirun itself dies (3), or another process of the
+  /// job does (4), this process gets SIGTERM; after 10 more seconds (4) SIGKILL.
   ///
   /// Errors: those of connect(). FAILED_PRECONDITION: the process has called it before, or cannot take its
   /// place in the job. INVALID_ARGUMENT: wrong variables, or several processes that cannot find each other

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -36,6 +37,7 @@ class NetworkRendezvousTest : public ::testing::Test {
             .secret = secret_,
             .grace = milliseconds(50),
             .end = [this](const std::string& why) {
+              const std::lock_guard lock(mutex_);
               reason_ = why;
               ++ended_;
             }};
@@ -44,17 +46,33 @@ class NetworkRendezvousTest : public ::testing::Test {
     return NetworkRendezvous::join(process(rank, size), seconds(30), does_not_stop);
   }
   static absl::Status fence(NetworkRendezvous& process) { return process.fence(seconds(30), does_not_stop); }
-  void wait_for_ends(int count) const {
+  [[nodiscard]] int ends() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
+  [[nodiscard]] std::string reason() {
+    const std::lock_guard lock(mutex_);
+    return reason_;
+  }
+  void wait_for_ends(int count) {
     const auto deadline = std::chrono::steady_clock::now() + seconds(30);
-    while (ended_ < count && std::chrono::steady_clock::now() < deadline)
+    while (ends() < count && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(milliseconds(1));
-    EXPECT_EQ(ended_, count);
+    EXPECT_EQ(ends(), count);
+  }
+  /// All of them meet.
+  static void meet(const std::vector<NetworkRendezvous*>& processes) {
+    std::vector<std::thread> meeting;
+    for (NetworkRendezvous* const process : processes)
+      meeting.emplace_back([process] { EXPECT_TRUE(fence(*process).ok()); });
+    for (std::thread& each : meeting) each.join();
   }
 
   const std::uint16_t port_ = verbena::testing::free_port();
   const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
-  std::atomic<int> ended_ = 0;
-  std::string reason_;  ///< of the last end; to be read after wait_for_ends()
+  std::mutex mutex_;
+  int ended_ = 0;
+  std::string reason_;  ///< of the last end
 };
 
 TEST_F(NetworkRendezvousTest, WhatWasPutIsThereForAllAfterTheFence) {
@@ -81,7 +99,7 @@ TEST_F(NetworkRendezvousTest, WhatWasPutIsThereForAllAfterTheFence) {
     });
   }
   for (std::thread& process : processes) process.join();
-  EXPECT_EQ(ended_, 0) << "whoever says goodbye ends nobody: " << reason_;
+  EXPECT_EQ(ends(), 0) << "whoever says goodbye ends nobody: " << reason();
 }
 
 TEST_F(NetworkRendezvousTest, WhoIsMissingIsNamed) {
@@ -90,11 +108,11 @@ TEST_F(NetworkRendezvousTest, WhoIsMissingIsNamed) {
   std::thread second([&] {
     const Joined guest = join(2, 4);
     ASSERT_TRUE(guest.ok()) << guest.status();
-    const absl::Status met = (*guest)->fence(milliseconds(5500), does_not_stop);
+    const absl::Status met = (*guest)->fence(milliseconds(6500), does_not_stop);
     EXPECT_TRUE(absl::IsDeadlineExceeded(met)) << met;
     EXPECT_THAT(std::string(met.message()), HasSubstr("rank 1, rank 3 are missing"));
   });
-  const absl::Status met = (*host)->fence(milliseconds(6000), does_not_stop);
+  const absl::Status met = (*host)->fence(milliseconds(5500), does_not_stop);
   EXPECT_THAT(std::string(met.message()), HasSubstr("not all 4 processes have come together"));
   EXPECT_THAT(std::string(met.message()), HasSubstr("rank 1, rank 3 are missing"));
   second.join();
@@ -130,10 +148,9 @@ TEST_F(NetworkRendezvousTest, WhoCannotBeOfThisJobHearsWhy) {
   const Joined host = join(0, 3);
   ASSERT_TRUE(host.ok()) << host.status();
   const Joined second = join(1, 3);
-  ASSERT_TRUE(second.ok()) << second.status();
-  std::thread meets([&] { EXPECT_TRUE(fence(**second).ok()); });
-  // It is there for certain only when rank 0 has heard it.
-  std::this_thread::sleep_for(milliseconds(100));
+  const Joined third = join(2, 3);
+  ASSERT_TRUE(second.ok() && third.ok());
+  meet({host->get(), second->get(), third->get()});
   const auto refused = [&](std::uint32_t rank, std::uint32_t size) {
     const Joined process = join(rank, size);
     if (!process.ok()) return std::string(process.status().message());
@@ -148,13 +165,8 @@ TEST_F(NetworkRendezvousTest, WhoCannotBeOfThisJobHearsWhy) {
   EXPECT_TRUE(
       absl::IsPermissionDenied(NetworkRendezvous::join(stranger, seconds(30), does_not_stop).status()));
   // And the job goes on.
-  const Joined third = join(2, 3);
-  ASSERT_TRUE(third.ok()) << third.status();
-  std::thread meets_too([&] { EXPECT_TRUE(fence(**third).ok()); });
-  EXPECT_TRUE(fence(**host).ok());
-  meets.join();
-  meets_too.join();
-  EXPECT_EQ(ended_, 0) << reason_;
+  meet({host->get(), second->get(), third->get()});
+  EXPECT_EQ(ends(), 0) << reason();
 }
 
 TEST_F(NetworkRendezvousTest, WhoAbortsEndsAllOthers) {
@@ -164,7 +176,7 @@ TEST_F(NetworkRendezvousTest, WhoAbortsEndsAllOthers) {
   ASSERT_TRUE(host.ok() && second.ok() && third.ok());
   (*second)->abort(1, "cannot go on");
   wait_for_ends(2);
-  EXPECT_THAT(reason_, HasSubstr("rank 1: cannot go on"));
+  EXPECT_THAT(reason(), HasSubstr("rank 1: cannot go on"));
   EXPECT_TRUE(absl::IsUnavailable(fence(**third)));
 }
 
@@ -201,15 +213,13 @@ TEST_F(NetworkRendezvousTest, WhenAProcessDiesTheOthersEnd) {
   const Joined host = join(0, 3);
   const Joined third = join(2, 3);
   ASSERT_TRUE(host.ok() && third.ok());
-  std::thread meets([&] { EXPECT_TRUE(fence(**third).ok()); });
-  ASSERT_TRUE(fence(**host).ok());
-  meets.join();
+  meet({host->get(), third->get()});
   second.kill();
   const absl::Status met = fence(**third);
   EXPECT_TRUE(absl::IsUnavailable(met)) << met;
   EXPECT_THAT(std::string(met.message()), HasSubstr("rank 1 (process"));
   wait_for_ends(2);
-  EXPECT_THAT(reason_, HasSubstr("is gone"));
+  EXPECT_THAT(reason(), HasSubstr("is gone"));
 }
 
 TEST_F(NetworkRendezvousTest, WhenRankZeroDiesTheOthersEnd) {
@@ -224,22 +234,35 @@ TEST_F(NetworkRendezvousTest, WhenRankZeroDiesTheOthersEnd) {
   first.kill();
   EXPECT_TRUE(absl::IsUnavailable(fence(**second)));
   wait_for_ends(1);
-  EXPECT_THAT(reason_, HasSubstr("rank 0 (process"));
+  EXPECT_THAT(reason(), HasSubstr("rank 0 (process"));
 }
 
+/// Longer than it takes to end those who miss somebody.
+constexpr auto kLongerThanGrace = milliseconds(1500);
+
 TEST_F(NetworkRendezvousTest, WhoHasSaidGoodbyeIsNotMissed) {
-  Joined host = join(0, 2);
-  Joined second = join(1, 2);
-  ASSERT_TRUE(host.ok() && second.ok());
+  Joined host = join(0, 3);
+  Joined second = join(1, 3);
+  const Joined third = join(2, 3);
+  ASSERT_TRUE(host.ok() && second.ok() && third.ok());
+  meet({host->get(), second->get(), third->get()});
   second->reset();
-  std::this_thread::sleep_for(milliseconds(200));
-  EXPECT_EQ(ended_, 0) << reason_;
-  second = join(1, 2);  // one that comes twice is still refused
-  ASSERT_TRUE(second.ok()) << second.status();
-  EXPECT_TRUE(absl::IsInvalidArgument(fence(**second)));
+  const absl::Status met = fence(**third);
+  EXPECT_TRUE(absl::IsUnavailable(met)) << "nobody waits for it: " << met;
+  EXPECT_THAT(std::string(met.message()), HasSubstr("rank 1 (process"));
   host->reset();
-  std::this_thread::sleep_for(milliseconds(200));
-  EXPECT_EQ(ended_, 0) << reason_;
+  std::this_thread::sleep_for(kLongerThanGrace);
+  EXPECT_EQ(ends(), 0) << reason();
+}
+
+TEST_F(NetworkRendezvousTest, WhoSaysTooMuchEndsAll) {
+  const Joined host = join(0, 2);
+  const Joined second = join(1, 2);
+  ASSERT_TRUE(host.ok() && second.ok());
+  const std::string much(std::size_t{1} << 20, 'x');
+  for (int i = 0; i < 70; ++i) ASSERT_TRUE((*second)->put("much", much).ok());
+  wait_for_ends(1);
+  EXPECT_THAT(reason(), HasSubstr("rank 1 has said more"));
 }
 
 }  // namespace

@@ -91,7 +91,9 @@ TEST(MeetingTest, OneProcessMeetsNobody) {
 TEST(MeetingTest, TheCommandLineComesFirst) {
   Variables variables = kTorchrun;
   variables["PMIX_RANK"] = "0";
-  EXPECT_EQ(meeting(variables)->way, Meeting::Way::kPmix);
+  EXPECT_EQ(meeting(variables)->way, Meeting::Way::kPmix) << "a script for srun may export the others";
+  variables["TORCHELASTIC_RUN_ID"] = "none";
+  EXPECT_EQ(meeting(variables)->way, Meeting::Way::kNetwork) << "srun has started torchrun";
   const absl::StatusOr<Meeting> found =
       meeting(variables, {.rendezvous = "[::1]:7", .rank = 1, .processes = 2});
   ASSERT_TRUE(found.ok()) << found.status();
@@ -135,6 +137,8 @@ TEST(MeetPeersTest, OverANetworkASecretIsNeeded) {
   EXPECT_THAT(meet(variables), HasSubstr("VERBENA_NO_SECRET=yes"));
   variables["VERBENA_NO_SECRET"] = "1";
   EXPECT_THAT(meet(variables), HasSubstr("stopped"));
+  variables["VERBENA_SECRET_FILE"] = "/no such file";
+  EXPECT_THAT(meet(variables), HasSubstr("exclude each other"));
 }
 
 }  // namespace

@@ -52,6 +52,25 @@ TEST(StartedApartTest, ProcessesWithoutPmixAreFoundOut) {
   }
 }
 
+TEST(StartedAsTest, TheInnermostCounts) {
+  const auto as = [](const std::map<std::string, std::string>& variables) {
+    return started_as([&](const char* name) -> const char* {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    });
+  };
+  // mpiexec has started a proxy on each of two hosts with srun.
+  std::map<std::string, std::string> variables = {
+      {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "4"}};
+  EXPECT_EQ(as(variables)->rank, 2U);
+  EXPECT_EQ(as(variables)->processes, 4U);
+  variables.insert({{"RANK", "5"}, {"WORLD_SIZE", "8"}});
+  EXPECT_EQ(as(variables)->rank, 5U);
+  EXPECT_EQ(as(variables)->processes, 8U);
+  EXPECT_EQ(as({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMI_SIZE", "1"}})->processes, 2U);
+  EXPECT_FALSE(as({{"WORLD_SIZE", "8"}}).has_value()) << "anybody may use that name";
+}
+
 TEST(StartedOnceTest, AWholeWorkIsNotDoneByEach) {
   const auto with = [](const std::map<std::string, std::string>& variables) {
     return with_environment(check_started_once, variables);

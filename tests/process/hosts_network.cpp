@@ -158,7 +158,7 @@ void HostsNetwork::forward() {
         bytes.resize(static_cast<std::size_t>(count));
         const std::size_t to = host_of(bytes);
         if (to >= hosts_.size()) continue;
-        if (is_lost(random)) {
+        if (is_cut_ || is_lost(random)) {
           ++lost_;
           continue;
         }

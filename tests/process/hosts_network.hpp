@@ -38,6 +38,8 @@ class HostsNetwork {
   [[nodiscard]] std::function<void()> on(std::size_t host) const;
   [[nodiscard]] std::uint64_t forwarded() const { return forwarded_; }
   [[nodiscard]] std::uint64_t lost() const { return lost_; }
+  /// From now on no packet arrives.
+  void cut() { is_cut_ = true; }
 
  private:
   struct Host {
@@ -51,6 +53,7 @@ class HostsNetwork {
   const Options options_;
   std::vector<Host> hosts_;
   std::atomic<bool> stop_ = false;
+  std::atomic<bool> is_cut_ = false;
   std::atomic<std::uint64_t> forwarded_ = 0;
   std::atomic<std::uint64_t> lost_ = 0;
   std::thread thread_;

@@ -65,6 +65,37 @@ TEST_P(HostsTest, UnderBspTheyTrainWhatOneHostTrains) {
   for (const std::string& file : model("one")) EXPECT_NE(file, "");
 }
 
+TEST(CutTest, WhenTheNetworkIsCutEachHostEndsByItself) {
+  auto network = HostsNetwork::make({});
+  if (!network.ok()) GTEST_SKIP() << "skipped: no networks of its own: " << network.status();
+  const verbena::testing::TemporaryFolder folder;
+  std::vector<std::unique_ptr<Program>> processes;
+  for (const int rank : {0, 1}) {
+    const std::vector<std::string> words = {"run",
+                                            "counter",
+                                            "--iterations",
+                                            "1000000",
+                                            "--milliseconds",
+                                            "20",
+                                            "--rendezvous",
+                                            HostsNetwork::address(0) + ":7000",
+                                            "--process",
+                                            std::to_string(rank),
+                                            "--processes",
+                                            "2",
+                                            "--no-secret"};
+    processes.push_back(std::make_unique<Program>(COUNTER_PROGRAM, words, folder.path(),
+                                                  (*network)->on(static_cast<std::size_t>(rank))));
+  }
+  ASSERT_TRUE(processes[0]->wait_for_output("  counted "));
+  (*network)->cut();
+  for (const auto& process : processes) {
+    const Ended ended = process->wait();
+    EXPECT_NE(ended.status, 0);
+    EXPECT_NE(ended.err.find("has not answered"), std::string::npos) << ended.err;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, HostsTest, ::testing::ValuesIn(small_trainings()),
                          ::testing::PrintToStringParamName());
 

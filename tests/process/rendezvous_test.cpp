@@ -155,6 +155,43 @@ TEST_F(RendezvousTest, ASignalToOneEndsAll) {
   }
 }
 
+TEST_F(RendezvousTest, ASignalBeforeTheyHaveMetEndsThoseWhoAreThere) {
+  const std::vector<std::string> words = {"run",         "counter", "--rendezvous", place(),
+                                          "--processes", "3",       "--no-secret",  "--process"};
+  for (const char* const rank : {"0", "1"}) {
+    std::vector<std::string> all = words;
+    all.emplace_back(rank);
+    start(COUNTER_PROGRAM, all, {});
+  }
+  ASSERT_TRUE(processes_[0]->wait_for_output("rank 2 is missing"));
+  processes_[1]->signal(SIGTERM);
+  const std::vector<Ended> ended = wait_for_all();
+  EXPECT_EQ(ended[1].status, 128 + SIGTERM);
+  EXPECT_NE(ended[0].status, 0);
+  EXPECT_THAT(ended[0].err, HasSubstr("rank 1 (process"));
+}
+
+TEST_F(RendezvousTest, WhoIsToRunSomethingElseIsRefused) {
+  for (const char* const rank : {"0", "1", "2", "3"}) {
+    start(COUNTER_PROGRAM,
+          {"run", "counter", "--rendezvous", place(), "--processes", "4", "--no-secret", "--process", rank,
+           "--servers", std::string(rank) == "3" ? "1" : "2"},
+          {});
+  }
+  expect_one_error_and_the_end("rank 3 is to run counter --servers 1 --workers 3");
+}
+
+TEST_F(RendezvousTest, WhenOneOfOnesOwnProgramsDiesTheOthersEnd) {
+  start_by_variables(3, OWN_PROGRAM, {"sleeps"});
+  for (const auto& process : processes_) ASSERT_TRUE(process->wait_for_output("of 3 sees"));
+  processes_[1]->signal(SIGKILL);
+  const std::vector<Ended> ended = wait_for_all();
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_EQ(ended[rank].status, 128 + SIGTERM);
+    EXPECT_THAT(ended[rank].err, HasSubstr("rank 1 (process"));
+  }
+}
+
 TEST_F(RendezvousTest, AWorkerThatDoesNotListenIsEnded) {
   ASSERT_NO_FATAL_FAILURE(start_long_run({"--fail", "hang"}));
   ::kill(processes_[1]->pid(), SIGKILL);

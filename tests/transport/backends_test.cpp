@@ -101,7 +101,8 @@ TEST(BackendsTest, AJobTakesTheFirstThatAllItsHostsCanUse) {
   EXPECT_EQ(chosen({"tcp,verbs", "verbs,tcp"}), "verbs") << "the order of the table counts";
   EXPECT_THAT(chosen({"verbs", "tcp"}), HasSubstr("no transport"));
   EXPECT_THAT(usable_schemes(Reach::kHosts, {}), HasSubstr("tcp")) << "it needs no device";
-  EXPECT_EQ(usable_schemes(Reach::kHosts, {.device = "no_such_device"}), "tcp");
+  EXPECT_EQ(usable_schemes(Reach::kHosts, {.device = "no_such_device"}), "verbs")
+      << "which says what it lacks";
 }
 
 TEST(BackendsTest, WhoListensOnThisHostIsKnown) {

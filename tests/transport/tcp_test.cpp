@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -456,10 +457,21 @@ TEST_F(TcpStrangerTest, WhoSendsTheListenersProofBackIsRefused) {
 }
 
 TEST_F(TcpStrangerTest, ThoseWhoSayNothingKeepNobodyOut) {
+  // A quarter of the descriptors that a process may have are for strangers.
+  rlimit files{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit few{.rlim_cur = 256, .rlim_max = files.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const std::uint16_t port = testing::free_port();
+  Node listener = tcp_node({.secret = secret_});
+  ASSERT_TRUE(listener.transport->listen(local_address(port)).ok());
   std::list<RawPeer> silent;
-  for (int i = 0; i < 50; ++i) silent.emplace_back(port_);
+  for (int i = 0; i < 70; ++i) silent.emplace_back(port);
   Node member = tcp_node({.secret = secret_});
-  EXPECT_NE(meet(member, server_, local_address(port_)), nullptr);
+  EXPECT_NE(meet(member, listener, local_address(port)), nullptr);
+  std::array<std::byte, 1> word{};
+  EXPECT_FALSE(silent.front().hear(word)) << "who has been silent longest goes first";
+  ::setrlimit(RLIMIT_NOFILE, &files);
 }
 
 // ---- a peer that is let in and then breaks the rules
@@ -533,6 +545,7 @@ TEST_F(TcpHostilePeerTest, FramesThatCannotBeEndTheConnectionAndSayWhy) {
            {tcp::Frame{.kind = FrameKind::kAnswer, .length = 8}, "not asked"},
            {tcp::Frame{.kind = FrameKind::kCredits, .value = 1}, "more credits"},
            {tcp::Frame{.kind = FrameKind::kRefusal}, "not granted"},
+           {tcp::Frame{.kind = FrameKind::kRefusal, .value = 1U << 30U}, "not granted"},
        }) {
     const absl::Status status = status_after(frame);
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
@@ -588,7 +601,9 @@ TEST_F(TcpHostilePeerTest, MoreThanItHasCreditsForEndsTheConnection) {
   const RawPeer peer = let_in();
   for (std::uint32_t i = 0; i <= TcpOptions().receive_depth; ++i)
     peer.say(tcp::Frame{.kind = tcp::FrameKind::kMessage, .sequence = static_cast<std::uint16_t>(i)});
-  pump_for({}, milliseconds(50));  // the server's owner does not poll, or it would give new credits
+  // The server's owner does not poll before the end, or it would give new credits.
+  std::array<std::byte, 1> word{};
+  EXPECT_FALSE(peer.hear(word)) << "it hangs up";
   expect_only_its_end();
   EXPECT_THAT(std::string(server_.connection->status().message()), HasSubstr("credits"));
 }

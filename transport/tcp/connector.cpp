@@ -32,7 +32,9 @@ class Attempt {
     if (!wait_for(POLLOUT)) return absl::UnavailableError("its host does not answer");
     if (const int error = end_of_connecting(socket_); error != 0) return unavailable(error);
     if (is_connected_to_itself(socket_)) return absl::UnavailableError("nobody listens there");
-    return introduce();
+    absl::StatusOr<Met> met = introduce();
+    if (met.ok()) met->place = place;
+    return met;
   }
 
  private:
@@ -96,10 +98,14 @@ class Attempt {
 
 }  // namespace
 
-absl::StatusOr<Met> meet_listener(const std::string& address, const sockaddr_storage& place,
+absl::StatusOr<Met> meet_listener(const std::string& address, const std::vector<sockaddr_storage>& places,
                                   TimePoint deadline, const TcpOptions& options) {
+  std::size_t next = 0;
   for (Duration pause = kFirstPause;; pause = std::min<Duration>(2 * pause, kLongestPause)) {
-    absl::StatusOr<Met> met = Attempt(options, deadline).make(place);
+    const bool is_last = ++next % places.size() == 0;
+    // One that does not answer leaves time for the others.
+    const TimePoint until = is_last ? deadline : clock_now() + (deadline - clock_now()) / 2;
+    absl::StatusOr<Met> met = Attempt(options, until).make(places[(next - 1) % places.size()]);
     if (met.ok()) return met;
     const std::string obstacle(met.status().message());
     if (!absl::IsUnavailable(met.status()))
@@ -109,7 +115,7 @@ absl::StatusOr<Met> meet_listener(const std::string& address, const sockaddr_sto
       return absl::DeadlineExceededError(
           fmt::format("{}: nobody has accepted connections there in time: {}", address, obstacle));
     }
-    std::this_thread::sleep_for(std::min(pause, deadline - now));
+    if (is_last) std::this_thread::sleep_for(std::min(pause, deadline - now));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/file_descriptor.hpp"
@@ -15,12 +16,13 @@ namespace verbena::transport::tcp {
 struct Met {
   base::FileDescriptor socket;
   Challenge listener;  ///< what it has said
+  sockaddr_storage place;
 };
 
-/// Connects to the listener at `place` and introduces itself. Tries again until `deadline` while nobody
-/// listens there; DEADLINE_EXCEEDED then names `address`. PERMISSION_DENIED and FAILED_PRECONDITION: who
-/// listens there is not of this job. For the owner's thread; blocks it.
-absl::StatusOr<Met> meet_listener(const std::string& address, const sockaddr_storage& place,
+/// Connects to the listener at one of `places`, which it tries by turns, and introduces itself. Tries again
+/// until `deadline` while nobody listens there; DEADLINE_EXCEEDED then names `address`. PERMISSION_DENIED and
+/// FAILED_PRECONDITION: who listens there is not of this job. For the owner's thread; blocks it.
+absl::StatusOr<Met> meet_listener(const std::string& address, const std::vector<sockaddr_storage>& places,
                                   TimePoint deadline, const TcpOptions& options);
 
 }  // namespace verbena::transport::tcp

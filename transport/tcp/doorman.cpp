@@ -44,8 +44,14 @@ Doorman::Doorman(const TcpOptions& options, Sockets& sockets, Admit admit)
       most_strangers_(most_strangers_at_door()) {}
 
 Doorman::~Doorman() {
+  close();
+}
+
+void Doorman::close() {
   for (Listener& listener : listeners_) sockets_.remove(listener.number, listener.socket.get());
   for (Stranger& stranger : strangers_) sockets_.remove(stranger.number, stranger.socket.get());
+  listeners_.clear();
+  strangers_.clear();
 }
 
 absl::Status Doorman::add_listener(base::FileDescriptor listening) {

@@ -37,6 +37,8 @@ class Doorman {
   Doorman& operator=(const Doorman&) = delete;
 
   absl::Status add_listener(base::FileDescriptor listening);
+  /// Lets nobody in any more.
+  void close();
   /// Call it at intervals.
   void tick(TimePoint now);
 

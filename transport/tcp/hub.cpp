@@ -38,6 +38,7 @@ void Leaving::on_ready() {
   std::ptrdiff_t count = 1;
   for (int i = 0; i < 64 && count > 0; ++i) count = receive(socket_.get(), unread);
   is_over_ = is_over_ || count == 0 || (count < 0 && count != -EAGAIN);
+  if (is_over_ && number_ != 0) sockets_.remove(std::exchange(number_, 0), socket_.get());  // it stays ready
 }
 
 }  // namespace verbena::transport::tcp

@@ -42,6 +42,9 @@ absl::StatusOr<base::FileDescriptor> listen_at(const sockaddr_storage& place, co
   base::FileDescriptor socket = make_socket(place);
   if (!socket.valid())
     return absl::ErrnoToStatus(errno, fmt::format("{}: there is no socket for it", address));
+  // "::" means IPv4, too.
+  const int no = 0;
+  if (place.ss_family == AF_INET6) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
   // Or connections that an earlier listener has closed would hold the port for a minute.
   set(socket, SOL_SOCKET, SO_REUSEADDR);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&place), length_of(place)) != 0 ||

@@ -62,8 +62,8 @@ TcpConnection::~TcpConnection() {
   std::unique_lock lock(hub_.mutex);
   const TimePoint end = clock_now() + hub_.options.linger;
   while (reason_.ok() && !writer_.empty() && clock_now() < end) {
-    lock.unlock();
     pollfd file = {.fd = socket_.get(), .events = POLLOUT, .revents = 0};
+    lock.unlock();  // the socket may be closed meanwhile, which poll() survives
     ::poll(&file, 1, kClosingCheckMs);
     lock.lock();
     if (reason_.ok()) progress();
@@ -150,7 +150,7 @@ void TcpConnection::fail(End how) {
     if (how.refused_frame) {
       // Everything before what was refused was carried out; nothing after it was, even if it has left.
       const auto after = static_cast<std::int32_t>(request.last_frame - *how.refused_frame);
-      if (after < 0) return;
+      if (after < 0 && was_completed) return;
     } else if (was_completed) {
       return;
     }

@@ -150,6 +150,7 @@ TcpTransport::~TcpTransport() {
   {
     const std::lock_guard lock(hub_.mutex);  // it looks at its own place
     thread = std::move(io_thread_);
+    doorman_.close();
   }
   thread.reset();
   accepted_.clear();
@@ -202,13 +203,13 @@ absl::StatusOr<std::unique_ptr<Connection>> TcpTransport::connect(const std::str
                                                                   TimePoint deadline) {
   const auto parsed = parse_address(address);
   if (!parsed.ok()) return parsed.status();
-  const auto place = resolve(*parsed, address);
-  if (!place.ok()) return place.status();
+  const auto places = resolve_all(*parsed, address);
+  if (!places.ok()) return places.status();
   RETURN_IF_ERROR(start_io_thread());
-  auto met = meet_listener(address, *place, deadline, options_);
+  auto met = meet_listener(address, *places, deadline, options_);
   if (!met.ok()) return met.status();
   const std::string name = fmt::format("process {} at {}", met->listener.process,
-                                       host_of(reinterpret_cast<const sockaddr&>(*place)));
+                                       host_of(reinterpret_cast<const sockaddr&>(met->place)));
   const std::lock_guard lock(hub_.mutex);
   auto connection =
       std::make_unique<TcpConnection>(hub_, std::move(met->socket), met->listener.credits, name);

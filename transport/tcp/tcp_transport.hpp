@@ -26,8 +26,8 @@ struct TcpOptions {
   std::shared_ptr<const Secret> secret = nullptr;
 
   /// How long wait() may look for work before it blocks. Longer: a peer that answers within it costs no
-  /// system call to sleep. Shorter: less processor taken from others. Not used if there are more threads
-  /// than cores.
+  /// system call to sleep. Shorter: less processor taken from others. Not used on a host with one
+  /// processor.
   std::chrono::microseconds spin{20};
 
   /// How many requests of each connection may be posted and not completed. More: a longer burst before
