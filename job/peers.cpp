@@ -35,15 +35,17 @@ absl::StatusOr<std::optional<transport::HostPort>> place_of(const PeerOptions& o
     text = fmt::format("{}{}{}:{}", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", port);
     said_by = "MASTER_ADDR and MASTER_PORT";
   }
-  absl::StatusOr<transport::HostPort> place = transport::parse_host_port(text);
-  const bool is_place = place.ok() && !place->host.empty() && place->port != 0;
-  if (is_place && !options.rendezvous.empty()) return *std::move(place);
-  if (is_place && place->port < UINT16_MAX) {
-    ++place->port;  // torchrun, or torch in this very process, listens at the other one
-    return *std::move(place);
+  absl::StatusOr<transport::HostPort> place = parse_meeting_place(text);
+  if (place.ok() && options.rendezvous.empty()) {
+    // torchrun, or torch in this very process, listens at MASTER_PORT.
+    if (place->port < UINT16_MAX) {
+      ++place->port;
+    } else {
+      place = absl::InvalidArgumentError(fmt::format("\"{}\": there is no port after that one", text));
+    }
   }
-  return absl::InvalidArgumentError(fmt::format(
-      "{}: \"{}\" is no place where rank 0 can be found; expected its host and a port", said_by, text));
+  if (place.ok()) return *std::move(place);
+  return absl::InvalidArgumentError(fmt::format("{}: {}", said_by, std::string(place.status().message())));
 }
 
 /// Somebody has set some of torchrun's variables, and not all.
@@ -101,6 +103,13 @@ absl::Status take_secret_variables(const Environment& variable, std::string& sec
     no_secret = true;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<transport::HostPort> parse_meeting_place(std::string_view text) {
+  absl::StatusOr<transport::HostPort> place = transport::parse_host_port(text);
+  if (place.ok() && !place->host.empty() && place->port != 0) return place;
+  return absl::InvalidArgumentError(
+      fmt::format("\"{}\" is no place where rank 0 can be found; expected its host and a port", text));
 }
 
 absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environment& variable) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +28,9 @@ struct PeerOptions {
   std::string secret_file;  ///< empty: VERBENA_SECRET_FILE
   bool no_secret = false;   ///< or VERBENA_NO_SECRET=1
 };
+
+/// "HOST:PORT", both of them. INVALID_ARGUMENT.
+absl::StatusOr<transport::HostPort> parse_meeting_place(std::string_view text);
 
 struct Meeting {
   enum class Way : std::uint8_t { kNone, kPmix, kNetwork };

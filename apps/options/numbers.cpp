@@ -94,6 +94,8 @@ template CLI::Option* add_number(CLI::App&, const std::string&, std::uint32_t&, 
 template CLI::Option* add_number(CLI::App&, const std::string&, double&, const std::string&, Bounds<double>);
 template CLI::Option* add_number(CLI::App&, const std::string&, std::optional<std::int64_t>&,
                                  const std::string&, Bounds<std::int64_t>);
+template CLI::Option* add_number(CLI::App&, const std::string&, std::optional<std::uint32_t>&,
+                                 const std::string&, Bounds<std::uint32_t>);
 template CLI::Option* add_number(CLI::App&, const std::string&, std::optional<double>&, const std::string&,
                                  Bounds<double>);
 template CLI::Option* add_number(CLI::App&, const std::string&, std::vector<std::uint64_t>&,

@@ -12,6 +12,8 @@
 #include "apps/launcher/program_run.hpp"
 #include "apps/launcher/resume_notes.hpp"
 #include "apps/launcher/run_outputs.hpp"
+#include "apps/options/numbers.hpp"
+#include "apps/options/validators.hpp"
 #include "apps/program/commands.hpp"
 #include "apps/report/exit_status.hpp"
 #include "job/address_exchange.hpp"
@@ -94,17 +96,16 @@ void add_peer_options(CLI::App& command, job::PeerOptions& options) {
                   "Where the processes of the job meet: the host of rank 0, and a free port there. Default: "
                   "MASTER_ADDR and the port after MASTER_PORT, if something like torchrun has set them.")
       ->type_name("HOST:PORT")
+      ->check(accepted_by([](const std::string& text) { return job::parse_meeting_place(text).status(); }))
       ->group(kGroup);
-  command
-      .add_option(
-          "--process", options.rank,
-          "Which of the processes this is, counted from 0; servers have the first ranks. Default: RANK, "
-          "or as srun or mpiexec say.")
+  add_number(
+      command, "--process", options.rank,
+      "Which of the processes this is, counted from 0; servers have the first ranks. Default: RANK, or as "
+      "srun or mpiexec say.")
       ->type_name("R")
       ->group(kGroup);
-  command
-      .add_option("--processes", options.processes,
-                  "How many there are. Default: WORLD_SIZE, or as srun or mpiexec say.")
+  add_number(command, "--processes", options.processes,
+             "How many there are. Default: WORLD_SIZE, or as srun or mpiexec say.", {.least = 1})
       ->type_name("N")
       ->group(kGroup);
   command

@@ -145,8 +145,9 @@ TEST_F(CostTest, TimeToQualityNeedsNoSpeed) {
                                .training_seconds = 0.25,
                                .objectives = {{"objective", objective}}}};
   }
+  const auto judged = make_cost_experiment()->judge(runs);
   std::map<std::string, std::vector<std::string>> rows;
-  for (const auto& row : make_cost_experiment()->judge(runs).tables.front().rows) rows[row[1]] = row;
+  for (const auto& row : judged.tables.front().rows) rows[row[1]] = row;
   EXPECT_THAT(rows["liblinear to 0.1, 1 thread"], ElementsAre("ctr, block", _, "–", "–", _, _, "–", ""));
   EXPECT_THAT(rows["liblinear to 0.01, 1 thread"], ElementsAre("ctr, block", _, "–", "–", _, _, "0.25", ""));
 }
