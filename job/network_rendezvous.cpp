@@ -381,8 +381,10 @@ class NetworkRendezvous::Host final : public Talk {
     }
   }
 
-  /// No fence can be passed any more.
+  /// No fence can be passed any more. All hear of the first one who is not there: at the end of a job all
+  /// leave.
   void lack(const std::string& why) {
+    if (std::exchange(has_lacked_, true)) return;
     const std::string line = line_of({{"lost", why}});
     tell_all_for_good(line);
     hear(line);
@@ -460,6 +462,7 @@ class NetworkRendezvous::Host final : public Talk {
   std::deque<Newcomer> newcomers_;
   bool is_waited_for_ = false;  ///< some are at a fence, and not all
   TimePoint next_reminder_{};
+  bool has_lacked_ = false;
   bool has_ended_ = false;  ///< all were told to
   std::string last_words_;  ///< about the end, for those who come later
 };
