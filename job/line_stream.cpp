@@ -22,9 +22,11 @@ bool LineStream::read(int descriptor, const std::function<void(std::string_view 
 }
 
 void LineStream::add(std::string_view bytes, const std::function<void(std::string_view line)>& handle) {
+  const std::size_t new_bytes_at = unread_.size();  // before, there is no end of a line
   unread_.append(bytes);
   std::size_t begin = 0;
-  for (std::size_t end = unread_.find('\n'); end != std::string::npos; end = unread_.find('\n', begin)) {
+  for (std::size_t end = unread_.find('\n', new_bytes_at); end != std::string::npos;
+       end = unread_.find('\n', begin)) {
     handle(std::string_view(unread_).substr(begin, end - begin));
     begin = end + 1;
   }

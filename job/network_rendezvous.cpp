@@ -44,7 +44,7 @@ constexpr auto kFarewell = milliseconds(1000);
 constexpr auto kPoliteness = milliseconds(10000);  // from SIGTERM to SIGKILL
 constexpr std::size_t kMostNamed = 8;              // of those that have not come
 /// Of what one process says, and of what all do between two fences.
-constexpr std::size_t kMostHeldBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostHeldBytes = std::size_t{16} << 20;
 constexpr auto kIntroduction = milliseconds(10000);  // from a connection to its first line
 constexpr std::size_t kMostNewcomers = 64;           // in addition to the job's own
 

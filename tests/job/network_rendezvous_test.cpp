@@ -259,7 +259,7 @@ TEST_F(NetworkRendezvousTest, WhoSaysTooMuchEndsAll) {
   const Joined host = join(0, 2);
   const Joined second = join(1, 2);
   ASSERT_TRUE(host.ok() && second.ok());
-  const std::string much(std::size_t{1} << 20, 'x');
+  const std::string much(std::size_t{1} << 18, 'x');
   for (int i = 0; i < 70; ++i) ASSERT_TRUE((*second)->put("much", much).ok());
   wait_for_ends(1);
   EXPECT_THAT(reason(), HasSubstr("rank 1 has said more"));
