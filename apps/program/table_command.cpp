@@ -12,6 +12,7 @@
 #include "apps/data/feature_keys.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/inspect/table_views.hpp"
+#include "apps/launcher/job_options.hpp"
 #include "apps/options/manual_formatter.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/program/job_choice.hpp"
