@@ -110,7 +110,7 @@ class NetworkRendezvous::Talk {
     thread_.join();
   }
 
-  void say(std::string words) {
+  void say(std::string_view words) {
     {
       const std::lock_guard lock(mutex_);
       words_ += words;

@@ -63,6 +63,7 @@ class NetworkRendezvousTest : public ::testing::Test {
   /// All of them meet.
   static void meet(const std::vector<NetworkRendezvous*>& processes) {
     std::vector<std::thread> meeting;
+    meeting.reserve(processes.size());
     for (NetworkRendezvous* const process : processes)
       meeting.emplace_back([process] { EXPECT_TRUE(fence(*process).ok()); });
     for (std::thread& each : meeting) each.join();
