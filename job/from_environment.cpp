@@ -228,9 +228,7 @@ transport::BackendOptions how_of(const NetworkOptions& network,
 }
 
 /// What processes tell each other that something else than Verbena has started.
-constexpr const char* kHost = "verbena.host";
 constexpr const char* kServer = "verbena.server";
-constexpr const char* kUsable = "verbena.transports";
 constexpr const char* kVerdict = "verbena.verdict";
 
 /// One process of many. All meet three times: before they find out what they need, when each has it, and when
@@ -241,9 +239,10 @@ class Member {
       : hosting_(hosting), rendezvous_(hosting.rendezvous()), options_(options) {}
 
   absl::Status take_place() {
-    RETURN_IF_ERROR(rendezvous_.put(kHost, host_identity()));
+    RETURN_IF_ERROR(rendezvous_.put(kToldHost, host_identity()));
     RETURN_IF_ERROR(rendezvous_.put(
-        kUsable, transport::usable_schemes(transport::Reach::kHosts, how_of(options_.network, nullptr, 1))));
+        kToldTransports,
+        transport::usable_schemes(transport::Reach::kHosts, how_of(options_.network, nullptr, 1))));
     if (rendezvous_.rank() == 0) RETURN_IF_ERROR(put_secret(rendezvous_));
     RETURN_IF_ERROR(rendezvous_.fence(kMeetingPatience, [] { return false; }));
     RETURN_IF_ERROR(meet(prepare(), "prepared"));
@@ -306,11 +305,11 @@ class Member {
 
   absl::Status learn_hosts() {
     for (std::uint32_t rank = 0; rank < rendezvous_.size(); ++rank) {
-      absl::StatusOr<std::string> host = rendezvous_.get(rank, kHost);
+      absl::StatusOr<std::string> host = rendezvous_.get(rank, kToldHost);
       if (!host.ok()) return host.status();
       if (std::ranges::find(hosts_, *host) == hosts_.end()) with_server_.push_back(rank);
       hosts_.push_back(*std::move(host));
-      absl::StatusOr<std::string> usable = rendezvous_.get(rank, kUsable);
+      absl::StatusOr<std::string> usable = rendezvous_.get(rank, kToldTransports);
       if (!usable.ok()) return usable.status();
       usable_.push_back(*std::move(usable));
     }
@@ -372,9 +371,11 @@ absl::Status find_place(Place& place, const Environment& variable) {
     return place_by_variables(servers, variable, place);
   RETURN_IF_ERROR(check_servers_named(variable));
   const NetworkOptions& network = place.options.network;
+  const PeerOptions options{.secret_file = network.secret_file, .no_secret = network.no_secret};
+  const absl::StatusOr<Meeting> meeting = find_meeting(options, variable);
+  if (!meeting.ok()) return meeting.status();
   absl::StatusOr<std::unique_ptr<PeerRendezvous>> peers =
-      meet_peers({.secret_file = network.secret_file, .no_secret = network.no_secret}, variable,
-                 kMeetingPatience, [] { return false; });
+      meet_peers(*meeting, options, variable, kMeetingPatience, [] { return false; });
   if (!peers.ok()) return peers.status();
   return *peers == nullptr ? place_alone(place) : place_among(*std::move(peers), place);
 }

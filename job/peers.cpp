@@ -153,13 +153,11 @@ absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environme
       fmt::format("rank {} of {} processes: ranks are counted from 0", *rank, *processes));
 }
 
-absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const PeerOptions& options,
+absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const Meeting& meeting, const PeerOptions& options,
                                                            const Environment& variable,
                                                            std::chrono::milliseconds patience,
                                                            const Rendezvous::Stopped& stopped) {
-  const absl::StatusOr<Meeting> meeting = find_meeting(options, variable);
-  if (!meeting.ok()) return meeting.status();
-  switch (meeting->way) {
+  switch (meeting.way) {
     case Meeting::Way::kNone:
       break;
     case Meeting::Way::kPmix: {
@@ -172,9 +170,9 @@ absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const PeerOptions& op
       absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = secret_of(options, variable);
       if (!secret.ok()) return secret.status();
       absl::StatusOr<std::unique_ptr<NetworkRendezvous>> joined =
-          NetworkRendezvous::join({.place = meeting->place,
-                                   .rank = meeting->rank,
-                                   .size = meeting->processes,
+          NetworkRendezvous::join({.place = meeting.place,
+                                   .rank = meeting.rank,
+                                   .size = meeting.processes,
                                    .secret = *std::move(secret)},
                                   patience, stopped);
       if (!joined.ok()) return joined.status();

@@ -43,9 +43,9 @@ struct Meeting {
 /// INVALID_ARGUMENT names what is missing, or cannot be.
 absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environment& variable);
 
-/// nullptr: this process is the only one. Errors as of find_meeting() and of the two rendezvous; also
-/// INVALID_ARGUMENT if the processes meet over a network, and no secret was given.
-absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const PeerOptions& options,
+/// nullptr: this process is the only one. Errors as of the two rendezvous; also INVALID_ARGUMENT if the
+/// processes meet over a network, and no secret was given. `meeting`: as find_meeting() has found it.
+absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const Meeting& meeting, const PeerOptions& options,
                                                            const Environment& variable,
                                                            std::chrono::milliseconds patience,
                                                            const Rendezvous::Stopped& stopped);

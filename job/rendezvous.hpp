@@ -61,6 +61,11 @@ class PeerRendezvous : public Rendezvous {
   using Rendezvous::Rendezvous;
 };
 
+/// What each process of a job tells at the first fence, so that all decide alike: host_identity(), and
+/// transport::usable_schemes() between hosts.
+inline constexpr const char* kToldHost = "verbena.host";
+inline constexpr const char* kToldTransports = "verbena.transports";
+
 /// Equal in two processes if they can share memory: same running kernel, user and network namespace (that is
 /// where the shared-memory transport's sockets live).
 std::string host_identity();

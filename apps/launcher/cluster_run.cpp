@@ -33,9 +33,7 @@ namespace verbena::apps {
 namespace {
 
 constexpr const char* kVerdict = "verbena.verdict";
-constexpr const char* kHost = "verbena.host";
 constexpr const char* kName = "verbena.name";
-constexpr const char* kUsable = "verbena.transports";
 constexpr const char* kLeader = "verbena.leader";
 constexpr const char* kPlan = "verbena.plan";
 
@@ -148,10 +146,10 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
   RETURN_IF_ERROR(rendezvous.put(key, verdict.ok() ? "go" : "no"));
   if (first) {
     if (leads()) RETURN_IF_ERROR(job::put_secret(rendezvous));
-    for (const auto& [name, value] : {std::pair(kHost, job::host_identity()),
+    for (const auto& [name, value] : {std::pair(job::kToldHost, job::host_identity()),
                                       {kName, fmt::format("{} {}", ::getpid(), host_name())},
                                       {kPlan, plan()},
-                                      {kUsable, usable_between_hosts(run_.job.transport)}}) {
+                                      {job::kToldTransports, usable_between_hosts(run_.job.transport)}}) {
       RETURN_IF_ERROR(rendezvous.put(name, value));
     }
   }
@@ -192,11 +190,11 @@ absl::Status ClusterProcess::learn_of_others() {
                                                  rank(), plan(), *leaders_plan)));
   }
   for (std::uint32_t other = 0; other < rendezvous.size(); ++other) {
-    absl::StatusOr<std::string> host = rendezvous.get(other, kHost);
+    absl::StatusOr<std::string> host = rendezvous.get(other, job::kToldHost);
     if (!host.ok()) return host.status();
     const absl::StatusOr<std::string> name = rendezvous.get(other, kName);
     if (!name.ok()) return name.status();
-    absl::StatusOr<std::string> usable = rendezvous.get(other, kUsable);
+    absl::StatusOr<std::string> usable = rendezvous.get(other, job::kToldTransports);
     if (!usable.ok()) return usable.status();
     others_.usable.push_back(*std::move(usable));
     const std::size_t space = name->find(' ');

@@ -46,7 +46,7 @@ std::optional<int> run_as_one_of_many(const RunOptions& run,
     return signal.has_value();
   };
   const absl::StatusOr<std::unique_ptr<job::PeerRendezvous>> peers =
-      job::meet_peers(run.peers, job::own_environment, job::kMeetingPatience, stopped);
+      job::meet_peers(*meeting, run.peers, job::own_environment, job::kMeetingPatience, stopped);
   if (signal) return kExitSignalBase + *signal;
   if (!peers.ok()) return report_error(peers.status());
   if ((*peers)->size() == 1) return std::nullopt;

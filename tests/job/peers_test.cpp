@@ -126,7 +126,9 @@ TEST(MeetPeersTest, OverANetworkASecretIsNeeded) {
   const auto meet = [](Variables variables) {
     const auto never = [] { return true; };
     return std::string(
-        meet_peers({}, environment(variables), std::chrono::milliseconds(1), never).status().message());
+        meet_peers(*meeting(variables), {}, environment(variables), std::chrono::milliseconds(1), never)
+            .status()
+            .message());
   };
   Variables variables = kTorchrun;
   EXPECT_THAT(meet(variables), HasSubstr("--secret-file"));

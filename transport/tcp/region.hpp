@@ -17,8 +17,6 @@ class TcpRegion final : public MemoryRegion {
   /// Returns when no thread uses the memory any more.
   ~TcpRegion() override;
 
-  [[nodiscard]] const Hub& owner() const { return hub_; }
-
  private:
   TcpRegion(Hub& hub, std::span<std::byte> pages, std::size_t bytes, Access access)
       : MemoryRegion(pages.first(bytes), access), hub_(hub), pages_(pages) {}
