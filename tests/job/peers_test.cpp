@@ -123,7 +123,7 @@ TEST(MeetingTest, WhatHasStartedThemSaysWhichIsWhich) {
 }
 
 TEST(MeetPeersTest, OverANetworkASecretIsNeeded) {
-  const auto meet = [](Variables variables) {
+  const auto meet = [](const Variables& variables) {
     const auto never = [] { return true; };
     return std::string(
         meet_peers(*meeting(variables), {}, environment(variables), std::chrono::milliseconds(1), never)
