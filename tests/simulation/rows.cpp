@@ -91,6 +91,14 @@ std::string admission_of(const RowTable& table) {
   return table.least == 1 ? "always" : fmt::format("count(least={})", table.least);
 }
 
+template <class Value>
+absl::Status pull_by_handles(const Table<Value>& table, const std::vector<Key>& keys,
+                             std::vector<Value>& values) {
+  absl::StatusOr<RowHandles> rows = table.locate(keys);
+  RETURN_IF_ERROR(rows.status());
+  return table.pull(*rows, values);
+}
+
 class RowsWorkload {
  public:
   RowsWorkload(World& world, const Scenario& scenario, Session& session)
@@ -241,14 +249,6 @@ class RowsWorkload {
         tables_[table].table);
     RETURN_IF_ERROR(found.status());
     return end_read(RowRead::How::kPull, number, table, rows, *found);
-  }
-
-  template <class Value>
-  static absl::Status pull_by_handles(const Table<Value>& table, const std::vector<Key>& keys,
-                                      std::vector<Value>& values) {
-    absl::StatusOr<RowHandles> rows = table.locate(keys);
-    RETURN_IF_ERROR(rows.status());
-    return table.pull(*rows, values);
   }
 
   absl::Status scan(std::uint32_t table) {
