@@ -231,6 +231,12 @@ absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
                     follow.server, follow.servers, follow.lanes, follow.workers, options_.rank,
                     options_.servers, lanes_, options_.workers));
   }
+  if (follower_ != nullptr && transport_.connections_may_break() && follow.configuration >= number_) {
+    // It has another connection, and its end of the one before is known to nobody here yet.
+    Peer& before = *follower_;
+    lose_follower();
+    host_.drop(before);
+  }
   if (!is_replicated() || follower_address_.empty() || follower_ != nullptr ||
       follow.configuration > number_) {
     // One that knows a newer configuration comes again.

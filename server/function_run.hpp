@@ -103,6 +103,8 @@ class FunctionRun {
   std::size_t write_piece(protocol::BulkHeader header, std::span<std::byte> to);
   /// The next words of the answer, at most so many.
   std::span<const std::uint64_t> take_words(std::size_t most);
+  /// As if nothing of it had been told.
+  void tell_again() { told_ = 0; }
   [[nodiscard]] std::size_t words_left() const { return words_.size() - told_; }
   [[nodiscard]] bool is_told() const { return words_left() == 0; }
   /// How many rows there were for the window.

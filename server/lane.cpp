@@ -129,11 +129,14 @@ void Lane::run(const LaneTask& task) {
       gone_.hear(task.worker, task.heard);
       free_gone();
       break;
+    case LaneTask::Kind::kMute:
+      mute(workers_[task.worker]);
+      break;
     case LaneTask::Kind::kBack:
       take_back(workers_[task.worker]);
       break;
     case LaneTask::Kind::kReplace:
-      replace(workers_[task.worker], task.incarnation);
+      replace(workers_[task.worker]);
       break;
     case LaneTask::Kind::kTell:
       workers_[task.worker].is_told = true;
@@ -689,7 +692,7 @@ bool Lane::tell_results(Worker& worker) {
 
 /// As many as the worker may wait for.
 void Lane::keep_told(Worker& worker, std::shared_ptr<FunctionRun> run) const {
-  if (!has_copies_ || !run->is_logged()) return;
+  if (!keeps_what_is_told_ || !run->is_logged()) return;
   worker.told_results.push_back(std::move(run));
   if (worker.told_results.size() > protocol::kMaxOpenCalls) worker.told_results.pop_front();
 }
@@ -818,11 +821,20 @@ void Lane::subscribe(const LaneTask& task) {
   }
 }
 
-/// It was told of clocks, updates and results by the copy that has served it before, and will be told of all
-/// that this lane knows. All copies do this at the same place of their log, since it counts what it has heard
-/// of rows that are gone from here on.
-void Lane::take_back(Worker& worker) {
+/// It is on another connection, and is told nothing until it has adopted it. It may not have heard what it
+/// was told last, and has forgotten what it was told of rows.
+void Lane::mute(Worker& worker) {
+  ++worker.times_back;
   worker.subscriptions = 0;
+  if (!std::exchange(worker.is_told, false)) return;
+  drop_subscriptions_of(worker);
+  tell_results_again(worker);
+}
+
+/// It was told of clocks and updates by the copy that has served it before, or by this one over a connection
+/// that is gone, and will be told of all that this lane knows. All copies do this at the same place of their
+/// log, since it counts what it has heard of rows that are gone from here on.
+void Lane::take_back(Worker& worker) {
   gone_.begin_anew(worker.rank);
   free_gone();
   // It caches nothing that could be older.
@@ -835,17 +847,17 @@ void Lane::take_back(Worker& worker) {
 /// Another process is the worker now, and counts its messages anew. What the one before it has said of clocks
 /// that it has finished stays. Of the clock that it was in, what is held back is dropped: the new one does
 /// that clock again. Calls that wait for their clock go with their updates; nobody hears what became of them.
-void Lane::replace(Worker& worker, std::uint32_t incarnation) {
-  worker.incarnation = incarnation;
+void Lane::replace(Worker& worker) {
+  ++worker.times_back;
   worker.is_told = false;
   worker.applied = worker.applied_told = 0;
   worker.applied_held = worker.applied_held_told = 0;
   worker.subscriptions = 0;
+  drop_subscriptions_of(worker);
   const consistency::Clock clock = clocks_.clock(worker.rank);
   while (!worker.held.empty() && worker.held.back().header.clock >= clock) worker.held.pop_back();
   worker.held_of_former = worker.held.size();
   drop_calls_of(worker);
-  drop_subscriptions_of(worker);
 }
 
 /// It caches nothing yet, and may know no table when a row is changed.
@@ -865,6 +877,20 @@ void Lane::drop_subscriptions_of(Worker& worker) {
   }
 }
 
+/// Those that only look are asked again.
+void Lane::tell_results_again(Worker& worker) {
+  const auto looks = [&](const std::shared_ptr<FunctionRun>& run) {
+    return run->worker() == worker.rank && !run->is_logged();
+  };
+  const std::size_t dropped = std::erase_if(looking_, looks) + std::erase_if(worker.results, looks);
+  worker.results.insert(worker.results.begin(), worker.told_results.begin(), worker.told_results.end());
+  worker.open_calls.fetch_add(static_cast<std::uint32_t>(worker.told_results.size()),
+                              std::memory_order_relaxed);
+  worker.open_calls.fetch_sub(static_cast<std::uint32_t>(dropped), std::memory_order_relaxed);
+  worker.told_results.clear();
+  for (const std::shared_ptr<FunctionRun>& run : worker.results) run->tell_again();
+}
+
 void Lane::drop_calls_of(Worker& worker) {
   const consistency::Clock clock = clocks_.clock(worker.rank);
   std::size_t dropped = worker.results.size();
@@ -879,7 +905,7 @@ void Lane::drop_calls_of(Worker& worker) {
 
 /// The buffer is full.
 void Lane::push(Worker& worker, PushBuffer* buffer) {
-  buffer->incarnation = worker.incarnation;
+  buffer->times_back = worker.times_back;
   outgoing_.push(buffer);
 }
 

@@ -82,7 +82,9 @@ struct InboxMessage {
 /// the sender, and to the lane again after give_back().
 struct PushBuffer {
   std::uint32_t worker = 0;
-  std::uint32_t incarnation = 0;  ///< of the worker, when it was filled: nobody else may read it
+  /// How often the worker had come back, or another process had become it, when this was filled: what was
+  /// said to it before that is void.
+  std::uint32_t times_back = 0;
   std::span<std::byte> memory;
   const transport::MemoryRegion* region = nullptr;
   std::size_t used_bytes = 0;
@@ -98,9 +100,9 @@ struct StateTask {
 
 struct LaneTask {
   /// kSubscribe: also stands for unsubscribe; the message says which. kResume: all workers are at `clock`.
-  /// kBack: the worker has forgotten all that it was told, and subscribes to nothing. kTell: from now on the
-  /// worker is told; until then another copy of this server does, or has done, that. kReplace: another
-  /// process is the worker from now on.
+  /// kMute: the worker is on another connection, subscribes to nothing, and is told nothing until kTell;
+  /// before the first one another copy of this server does, or has done, that. kBack: it has forgotten all
+  /// that it was told. kReplace: another process is the worker from now on.
   enum class Kind : std::uint8_t {
     kOpen,
     kUpdates,
@@ -110,6 +112,7 @@ struct LaneTask {
     kHeard,
     kResume,
     kState,
+    kMute,
     kBack,
     kTell,
     kReplace
@@ -120,7 +123,6 @@ struct LaneTask {
   protocol::BulkMessage message = {};        ///< kUpdates, kSubscribe: checked against the shard
   InboxMessage* inbox = nullptr;             ///< one user less when `message` is no longer needed
   consistency::Clock clock = 0;              ///< kClock, kResume
-  std::uint32_t incarnation = 0;             ///< kReplace
   std::uint64_t heard = 0;                   ///< kHeard: a position in the log of what is gone
   consistency::ExampleCounts examples = {};  ///< kClock: those of the clock before
   std::shared_ptr<FunctionRun> call = {};    ///< kCall; its worker may be none, see FunctionRun
@@ -156,8 +158,8 @@ class Lane {
   /// thread that enqueues the worker's tasks, before that of the call.
   /// `most`: that are under way.
   [[nodiscard]] bool may_call(std::uint32_t worker, std::uint32_t most);
-  /// There are other copies of the lane's server, or will be. Called before the first poll().
-  void have_copies() { has_copies_ = true; }
+  /// Workers may come back, to this server or to a copy of it. Called before the first poll().
+  void keep_what_is_told() { keeps_what_is_told_ = true; }
 
   [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }
   /// The lane could not do what it had to do, for lack of memory. It applies nothing more, and the job cannot
@@ -220,7 +222,7 @@ class Lane {
   };
   struct Worker {
     std::uint32_t rank = 0;
-    std::uint32_t incarnation = 0;
+    std::uint32_t times_back = 0;
     bool is_told = false;  ///< it may be sent something
     bool listed = false;   ///< in to_tell_
     std::deque<DirtyRow> dirty;
@@ -242,7 +244,7 @@ class Lane {
     std::deque<FinishedExamples> examples;  ///< of clocks not below the min clock, the oldest first
     std::deque<std::shared_ptr<FunctionRun>> held_calls;
     std::deque<std::shared_ptr<FunctionRun>> results;  ///< of calls that have ended, to be told
-    /// Results that were told, of calls that change rows: a copy that joins tells them again if it must.
+    /// Results that were told, of calls that change rows: they are told again if they may be lost.
     std::deque<std::shared_ptr<FunctionRun>> told_results;
     std::atomic<std::uint32_t> open_calls = 0;  ///< not told yet
     tbb::concurrent_queue<PushBuffer*> free;
@@ -272,9 +274,11 @@ class Lane {
   void updates(const LaneTask& task);
   [[nodiscard]] HeldUpdates hold(const LaneTask& task);
   void subscribe(const LaneTask& task);
+  void mute(Worker& worker);
   void take_back(Worker& worker);
-  void replace(Worker& worker, std::uint32_t incarnation);
+  void replace(Worker& worker);
   void drop_calls_of(Worker& worker);
+  void tell_results_again(Worker& worker);
   void drop_subscriptions_of(Worker& worker);
   void push(Worker& worker, PushBuffer* buffer);
   void keep_told(Worker& worker, std::shared_ptr<FunctionRun> run) const;
@@ -350,7 +354,7 @@ class Lane {
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
   std::vector<std::uint32_t> evicting_;  ///< those whose rows may go
-  bool has_copies_ = false;
+  bool keeps_what_is_told_ = false;
   std::shared_ptr<Cut> cut_;        ///< that is expected
   std::unique_ptr<LaneLoad> load_;  ///< under way: no task is begun before it has ended
   GoneLog gone_;

@@ -46,7 +46,6 @@ void Lane::read_image(ImageReader& in) {
 }
 
 void Lane::write_image(const Worker& worker, ImageWriter& out) const {
-  out.put(worker.incarnation);
   out.put(worker.held_of_former);
   out.put(std::uint64_t(
       std::ranges::count_if(worker.held_calls, [](const auto& call) { return call->is_of_nobody(); })));
@@ -75,7 +74,6 @@ void Lane::write_image(const Worker& worker, ImageWriter& out) const {
 }
 
 void Lane::read_image(Worker& worker, ImageReader& in) {
-  worker.incarnation = in.get<std::uint32_t>();
   worker.held_of_former = in.get<std::uint64_t>();
   auto calls_of_nobody = in.get<std::uint64_t>();
   worker.applied = in.get<std::uint64_t>();

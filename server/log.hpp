@@ -41,6 +41,7 @@ struct Peer;
 /// What a worker has said: a bulk message, which lies where `inbox` counts its users, or a control message.
 struct WorkerMessage {
   Peer* worker = nullptr;
+  std::uint32_t times_back = 0;  ///< its, when it said a control message
   protocol::BulkMessage message = {};
   InboxMessage* inbox = nullptr;  ///< has one user as long as the record is in a log
   std::optional<protocol::ControlMessage> control = {};

@@ -65,18 +65,22 @@ struct Peer {
   std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first
   std::unique_ptr<PushChannel> pushes;
   AnswerQueue answers;
-  // Of a worker, in a job with copies of servers:
-  std::uint64_t messages = 0;          ///< is_logged() bulk ones that are in the log, or count already
+  std::uint64_t messages = 0;          ///< of a worker: is_logged() bulk ones that are in the log, or count
   std::uint64_t messages_counted = 0;  ///< of these, that count
-  /// It was a worker of another copy of this server before, or takes the place of another process.
+  /// It was a worker before: of another copy of this server, or over another connection; or it takes the
+  /// place of another process.
   bool has_come_back = false;
-  bool has_adopted = false;  ///< and is one of this copy now
+  std::uint32_t times_back = 0;  ///< how often: lanes count that, too
+  bool has_adopted = false;      ///< and may be told of rows and clocks again
   /// It waits: it goes by a configuration that this server has not heard of yet, or not all of its messages
   /// here count, or those of the process whose place it takes.
   std::optional<protocol::Hello> hello;
   std::optional<protocol::Welcome> welcome;  ///< that it is to be sent
   std::uint32_t comes_as = 0;                ///< the incarnation of the connection, which may not count yet
-  bool is_missed = false;     ///< it is gone, and another process is expected to take its place
+  /// It is gone, and expected to come back, or another process is to take its place.
+  bool is_missed = false;
+  transport::TimePoint missed_until = transport::TimePoint::max();  ///< then the job fails
+  std::string lost_because;                                         ///< why it is missed
   bool is_suspected = false;  ///< it is silent, and somebody was told to end it
   // Or it is another copy of this server:
   bool is_predecessor = false;     ///< this server follows it
@@ -90,10 +94,17 @@ struct Peer {
   void begin_anew(std::uint32_t its_incarnation) {
     incarnation = its_incarnation;
     ended = -1;
-    has_welcome = has_adopted = waits_for_table = is_missed = is_suspected = false;
-    has_come_back = true;
+    waits_for_table = is_suspected = false;
+    come_back();
     tables_opened = 0;
     messages = messages_counted = 0;
+  }
+  /// It is there again, and has forgotten what it was told.
+  void come_back() {
+    has_welcome = has_adopted = is_missed = false;
+    missed_until = transport::TimePoint::max();
+    has_come_back = true;
+    ++times_back;
     announcements.clear();
     answers.clear();
   }

@@ -33,16 +33,27 @@ absl::Status Reception::on_hello(Peer& peer, const protocol::Hello& hello) {
 }
 
 /// As long as it cannot be said yet what this server has of the worker.
-bool Reception::must_wait(const protocol::Hello& hello) const {
+bool Reception::must_wait(const protocol::Hello& hello) {
   const bool is_replicated = job_.chain.is_replicated();
   if (is_replicated && hello.configuration > job_.chain.configuration()) return true;
   if (hello.worker >= job_.workers.size() || job_.workers[hello.worker] == nullptr) return false;
-  const Peer& known = *job_.workers[hello.worker];
+  Peer& known = *job_.workers[hello.worker];
   // Nothing may come from the process before it after this. Where nobody is replaced, it is refused at once.
-  if (job_.options.replaces_workers && replaces(hello) && known.connection != nullptr) return true;
+  // Nor may anything come over the connection before this one.
+  const bool takes_its_place = job_.options.replaces_workers && replaces(hello);
+  const bool is_back = may_be_back(hello) && hello.incarnation == known.incarnation;
+  if ((takes_its_place || is_back) && known.connection != nullptr) {
+    if (job_.transport.connections_may_break()) host_.break_with(known);
+    return true;
+  }
   // What this copy has and others have not yet, may be lost with it. The worker has to keep that, and cannot
   // once the welcome has told that it is here.
   return is_replicated && hello.is_back && known.messages_counted < known.messages;
+}
+
+/// It was a worker of this copy before.
+bool Reception::may_be_back(const protocol::Hello& hello) const {
+  return hello.is_back && job_.transport.connections_may_break();
 }
 
 bool Reception::replaces(const protocol::Hello& hello) const {
@@ -89,7 +100,8 @@ absl::Status Reception::check(const protocol::Hello& hello) const {
         "worker {} has left the job: nobody is to take its place (pid {})", hello.worker, hello.pid));
   }
   const bool may_come = known == nullptr || replaces(hello) ||
-                        (chain.is_replicated() && (known->messages == 0 || hello.is_back));
+                        (chain.is_replicated() && (known->messages == 0 || hello.is_back)) ||
+                        may_be_back(hello);
   if (!may_come || (known != nullptr && known->connection != nullptr)) {
     return absl::AlreadyExistsError(fmt::format(
         "worker {} is connected already: refused a second one (pid {})", hello.worker, hello.pid));

@@ -1,7 +1,7 @@
 // How workers come to a server: the Hello of a connection that has said nothing before, and the Welcome. The
 // connection becomes that of a worker that was not known, of one that was a worker of another copy of this
-// server (Hello::is_back), or of a process that takes the place of a worker that is gone
-// (Hello::incarnation).
+// server, or of this one over another connection (Hello::is_back), or of a process that takes the place of a
+// worker that is gone (Hello::incarnation).
 //
 // For the last one all copies of the server must know from which message on it is the worker: its Hello is a
 // record of the log. What the process before it has said comes before that record, and counts or does not as
@@ -38,7 +38,9 @@ class Reception {
     virtual void give_back(std::uint32_t lane, PushBuffer* buffer) = 0;
     /// A connection was taken from its peer, which is nobody any more.
     virtual void forget_nobodies() = 0;
-    /// The worker has its welcome. `is_back`: it had tables of another copy of this server.
+    /// The worker is on another connection than the one that is known, which is to end.
+    virtual void break_with(Peer& worker) = 0;
+    /// The worker has its welcome. `is_back`: it had tables of another copy of this server, or of this one.
     virtual absl::Status welcomed(Peer& worker, bool is_back) = 0;
     /// As all copies hear at this place of the log, another process is the worker.
     virtual void replaced(Peer& worker) = 0;
@@ -67,7 +69,8 @@ class Reception {
   absl::Status replace(const WorkerMessage& record, const protocol::Hello& hello);
 
  private:
-  [[nodiscard]] bool must_wait(const protocol::Hello& hello) const;
+  [[nodiscard]] bool must_wait(const protocol::Hello& hello);
+  [[nodiscard]] bool may_be_back(const protocol::Hello& hello) const;
   [[nodiscard]] bool replaces(const protocol::Hello& hello) const;
   [[nodiscard]] absl::Status check(const protocol::Hello& hello) const;
   absl::StatusOr<Peer*> connect(Peer& newcomer, const protocol::Hello& hello);

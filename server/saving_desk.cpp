@@ -14,6 +14,13 @@
 namespace verbena::server {
 
 absl::Status SavingDesk::on_save_rows(Peer& peer, const protocol::SaveRows& save) {
+  if (peer.worker == 0 && peer.has_come_back && save.clock > peer.clock && saving_.is_under_way()) {
+    reply_(peer, protocol::PartSaved{.clock = save.clock,
+                                     .rank = job_.server,
+                                     .code = static_cast<std::uint32_t>(absl::StatusCode::kUnavailable),
+                                     .reason = "still writes a checkpoint that was given up"});
+    return absl::OkStatus();
+  }
   if (peer.worker != 0 || save.clock <= peer.clock || saving_.is_under_way()) {
     return absl::InvalidArgumentError(
         fmt::format("asks for a checkpoint of clock {} at clock {}", save.clock, peer.clock));
@@ -86,6 +93,7 @@ void SavingDesk::tell_worker_0(const protocol::PartSaved& saved) {
 
 /// Workers are not connected to one another.
 absl::Status SavingDesk::on_part_saved(Peer& peer, const protocol::PartSaved& saved) {
+  if (peer.has_come_back && saved.clock == peer.saved) return absl::OkStatus();  // said again
   if (job_.server != 0 || !saved.is_worker || saved.rank != peer.worker || peer.worker == 0 ||
       saved.stage != protocol::PartSaved::Stage::kWritten || saved.clock <= peer.saved ||
       saved.clock > peer.clock) {

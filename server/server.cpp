@@ -128,7 +128,7 @@ Server::Server(transport::Transport& transport, ServerOptions options,
     budgets.push_back(&push_budgets_.emplace_back(options_.push_budget_mb_per_s * 1e6, transport.now()));
   for (std::uint32_t lane = 0; lane < lanes_of(options_); ++lane) {
     lanes_.push_back(std::make_unique<Lane>(lane, options_.workers, budgets));
-    if (chain_.is_replicated()) lanes_.back()->have_copies();
+    if (chain_.is_replicated() || transport_.connections_may_break()) lanes_.back()->keep_what_is_told();
   }
   for (std::uint32_t worker = 0; chain_.is_replicated() && worker < options_.workers; ++worker) {
     workers_[worker] = peers_.emplace_back(std::make_unique<Peer>()).get();
@@ -167,6 +167,7 @@ bool Server::receive() {
   if (reception_.has_waiting() && status_.ok()) reception_.take_waiting();
   strangers_.part(transport_, [&](Peer& peer) { to_do_.add(peer); });
   if (!push_budgets_.empty()) refill_budgets();
+  if (misses_until_ != transport::TimePoint::max() && status_.ok()) give_up_waiting();
   if (count == 0 || --polls_before_watch_ == 0) watch_workers();
   return worked;
 }
@@ -265,7 +266,8 @@ void Server::on_adopted(const WorkerMessage& record) {
   Peer& worker = *record.worker;
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
     enqueue(lane, {.kind = LaneTask::Kind::kBack, .worker = worker.worker});
-  if (record.is_forwarded) return;  // it is of another copy
+  // Otherwise it is of another copy, or the connection has broken since.
+  if (record.is_forwarded || record.times_back != worker.times_back) return;
   worker.has_adopted = true;
   hear(worker);
 }
@@ -301,7 +303,7 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       if (!peer.has_come_back || !(has_adopted || std::holds_alternative<protocol::Goodbye>(*message)))
         status = absl::FailedPreconditionError("spoke after its goodbye");
     } else if (protocol::is_logged(*message)) {
-      status = chain_.take({.worker = &peer, .control = *std::move(message)});
+      status = chain_.take({.worker = &peer, .times_back = peer.times_back, .control = *std::move(message)});
     } else if (const auto* save = std::get_if<protocol::SaveRows>(&*message)) {
       status = saving_.on_save_rows(peer, *save);
     } else if (const auto* saved = std::get_if<protocol::PartSaved>(&*message)) {
@@ -332,15 +334,15 @@ absl::Status Server::welcomed(Peer& worker, bool is_back) {
 void Server::replaced(Peer& worker) {
   for (const std::unique_ptr<TableShard>& shard : shards_)
     shard->on_goodbye({worker.worker, worker.node}, *this);
-  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    enqueue(lane,
-            {.kind = LaneTask::Kind::kReplace, .worker = worker.worker, .incarnation = worker.incarnation});
-  }
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
+    enqueue(lane, {.kind = LaneTask::Kind::kReplace, .worker = worker.worker});
 }
 
-/// It has lost what it knew of tables, and has heard nothing of this copy's lanes.
+/// It has lost what it knew of tables, and has heard nothing of this copy's lanes, or forgotten it.
 absl::Status Server::take_back(Peer& worker) {
-  worker.has_come_back = true;
+  worker.come_back();
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
+    enqueue(lane, {.kind = LaneTask::Kind::kMute, .worker = worker.worker});
   for (std::uint32_t table = 0; table < worker.tables_opened; ++table)
     list_announcements(worker, shards_[table]);
   RETURN_IF_ERROR(announce(worker));
@@ -440,7 +442,7 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
   // A worker that is back says again what it does not know to have been heard.
   const bool is_known =
       open.table < peer.tables_opened || (open.table == peer.tables_opened && peer.waits_for_table);
-  if (chain_.is_replicated() && is_known) return absl::OkStatus();
+  if (says_again(peer) && is_known) return absl::OkStatus();
   if (open.table != peer.tables_opened || peer.waits_for_table) {
     return absl::InvalidArgumentError(
         fmt::format("opens table {} after {} tables", open.table, peer.tables_opened));
@@ -598,8 +600,11 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
   if (message->header.kind == protocol::BulkKind::kElsewhere) message = read_in_place(peer, *message);
   if (!message.ok()) return message.status();
   InboxMessage& inbox = peer.in_inbox.emplace_back();
-  if (!chain_.is_replicated()) return go_by(peer, *message, inbox);
   const protocol::BulkKind kind = message->header.kind;
+  if (!chain_.is_replicated()) {
+    if (protocol::is_logged(kind)) peer.messages = ++peer.messages_counted;
+    return go_by(peer, *message, inbox);
+  }
   return chain_.take({.worker = &peer,
                       .message = *message,
                       .inbox = &inbox,
@@ -748,7 +753,7 @@ absl::Status Server::on_heard(Peer& peer, const protocol::BulkMessage& message, 
 
 absl::Status Server::on_end_iteration(Peer& peer, consistency::Clock clock) {
   // The worker may have finished the clock since.
-  if (clock == peer.ended && chain_.is_replicated()) return absl::OkStatus();  // said again
+  if (clock == peer.ended && says_again(peer)) return absl::OkStatus();
   if (clock > peer.clock || clock <= peer.ended) {
     return absl::InvalidArgumentError(fmt::format(
         "ends the iteration of clock {} at clock {}, after that of {}", clock, peer.clock, peer.ended));
@@ -818,6 +823,15 @@ void Server::lose(Peer& peer, const absl::Status& why) {
       spdlog::warn("{}: waits for a process that takes its place", std::string(why.message()));
     return;
   }
+  const bool is_silent = peer.connection != nullptr && absl::IsDeadlineExceeded(peer.connection->status());
+  if (waits_for_connections() && !is_silent) {
+    if (std::exchange(peer.is_missed, true)) return;
+    spdlog::warn("{}: waits until it connects again", std::string(why.message()));
+    peer.missed_until = transport_.now() + transport::mending_time(options_.silence_timeout_ms);
+    peer.lost_because = std::string(why.message());
+    misses_until_ = std::min(misses_until_, peer.missed_until);
+    return;
+  }
   if (!options_.outlives_workers || !shards_.wait_for_no_clock() || !status_.ok()) return fail(why);
   spdlog::warn("the job goes on without a worker: {}", std::string(why.message()));
   if (lost_.ok()) lost_ = why;
@@ -834,6 +848,36 @@ bool Server::waits_for_others() const {
   return options_.replaces_workers && status_.ok() && shards_.outside_lanes().empty();
 }
 
+/// Of workers that may live.
+bool Server::waits_for_connections() const {
+  return transport_.connections_may_break() && status_.ok() && shards_.outside_lanes().empty();
+}
+
+/// Those that are missed for too long.
+void Server::give_up_waiting() {
+  const transport::TimePoint now = transport_.now();
+  if (now < misses_until_) return;
+  misses_until_ = transport::TimePoint::max();
+  for (const Peer* const peer : workers_) {
+    if (peer == nullptr || peer->missed_until == transport::TimePoint::max()) continue;
+    if (now >= peer->missed_until) return fail(absl::UnavailableError(peer->lost_because));
+    misses_until_ = std::min(misses_until_, peer->missed_until);
+  }
+}
+
+/// A worker that may be back says again what it does not know to have been heard.
+bool Server::says_again(const Peer& worker) const {
+  return chain_.is_replicated() || worker.has_come_back;
+}
+
+/// A worker says that it has another connection. The end of the one that is known will be, or was, noticed
+/// later.
+void Server::break_with(Peer& worker) {
+  if (worker.closed) return;
+  drop(worker);
+  lose(worker, absl::UnavailableError(fmt::format("{} connects again", worker.connection->peer_name())));
+}
+
 void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
   lanes_[lane]->enqueue(task);
   if (wake_lane_) wake_lane_(lane);
@@ -841,7 +885,7 @@ void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
 
 absl::Status Server::begin_call(std::uint32_t lane, std::uint32_t worker) {
   // Of a worker that is back, results may wait that it has had before.
-  const std::uint32_t most = protocol::kMaxOpenCalls * (chain_.is_replicated() ? 2 : 1);
+  const std::uint32_t most = protocol::kMaxOpenCalls * (says_again(*workers_[worker]) ? 2 : 1);
   if (lanes_[lane]->may_call(worker, chain_.serves() ? most : UINT32_MAX)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("calls more than {} functions of a lane at a time", protocol::kMaxOpenCalls));
@@ -885,6 +929,7 @@ transport::TimePoint Server::next_poll() const {
   if (options_.silence_timeout_ms > 0 && status_.ok()) next = next_watch_;
   for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
   next = std::min(next, chain_.next_poll());
+  if (status_.ok()) next = std::min(next, misses_until_);
   if (waits_for_reader_) next = std::min<transport::TimePoint>(next, transport_.now() + kReaderPatience);
   if (shards_.have_put_off()) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
   return next;
@@ -952,7 +997,7 @@ void Server::take_outgoing() {
     PushBuffer* buffer = nullptr;
     while (lanes_[lane]->take_outgoing(buffer)) {
       Peer& peer = *workers_[buffer->worker];
-      if (peer.welcome || buffer->incarnation != peer.incarnation) {  // it is for the process before
+      if (peer.welcome || buffer->times_back != peer.times_back) {  // it is for the connection before
         give_back(lane, buffer);
         continue;
       }

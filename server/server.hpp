@@ -5,8 +5,9 @@
 //
 // A job is a fixed set of workers. When one of them dies or breaks the protocol, the job has failed: every
 // worker is told why, and status() says it. (One that dies may be let go, see
-// ServerOptions::outlives_workers; or another process takes its place, see replaces_workers.) A worker that
-// says goodbye holds nobody back from then on.
+// ServerOptions::outlives_workers; or another process takes its place, see replaces_workers. And where
+// connections may break, one whose connection has ended has some time to connect again.) A worker that says
+// goodbye holds nobody back from then on.
 //
 // Besides workers there may be observers, which ask what there is and call functions that change nothing.
 // Whatever becomes of them, the job does not notice.
@@ -140,6 +141,9 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   void on_disconnected(Peer& peer);
   void lose(Peer& peer, const absl::Status& why);
   [[nodiscard]] bool waits_for_others() const;
+  [[nodiscard]] bool waits_for_connections() const;
+  void give_up_waiting();
+  [[nodiscard]] bool says_again(const Peer& worker) const;
   void dismiss_copies();
   void part_from(Peer& peer);
 
@@ -170,6 +174,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   void reject(Peer& peer, const absl::Status& because) override;
   void give_back(std::uint32_t lane, PushBuffer* buffer) override;
   void forget_nobodies() override { dropped_ = true; }
+  void break_with(Peer& worker) override;
   absl::Status welcomed(Peer& worker, bool is_back) override;
   void replaced(Peer& worker) override;
   void refill_budgets();
@@ -190,7 +195,9 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   std::unique_ptr<transport::Heartbeat> heartbeat_;
   std::unique_ptr<transport::MemoryRegion> clock_board_memory_;  ///< of server 0 only
   protocol::ClockBoard clock_board_;
-  transport::TimePoint next_watch_;       ///< when workers' heartbeats are looked at
+  transport::TimePoint next_watch_;  ///< when workers' heartbeats are looked at
+  /// The first of peers' Peer::missed_until that may pass.
+  transport::TimePoint misses_until_ = transport::TimePoint::max();
   std::uint32_t polls_before_watch_ = 1;  ///< polls with events, before the clock is read
   RegionDesk region_desk_;
   Shards shards_;

@@ -33,6 +33,11 @@ absl::Status check_silence_timeout(std::uint32_t timeout_ms) {
                                                 timeout_ms, kMinSilenceTimeoutMs));
 }
 
+std::chrono::milliseconds mending_time(std::uint32_t silence_timeout_ms) {
+  constexpr std::chrono::milliseconds kWithoutTimeout = std::chrono::seconds(5);
+  return silence_timeout_ms == 0 ? kWithoutTimeout : std::chrono::milliseconds(silence_timeout_ms);
+}
+
 absl::StatusOr<std::unique_ptr<Heartbeat>> Heartbeat::create(Transport& transport) {
   auto region = transport.allocate_region(kBytes, Access::kRemoteRead);
   if (!region.ok()) return region.status();

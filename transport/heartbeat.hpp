@@ -13,6 +13,7 @@
 // theirs.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,6 +31,10 @@ constexpr std::uint32_t kMinSilenceTimeoutMs = 2000;
 
 /// INVALID_ARGUMENT unless it is 0, which is no bound, or at least kMinSilenceTimeoutMs.
 absl::Status check_silence_timeout(std::uint32_t timeout_ms);
+
+/// How long both sides of a connection that has broken wait for another one: as long as silence may last; 0:
+/// some seconds.
+[[nodiscard]] std::chrono::milliseconds mending_time(std::uint32_t silence_timeout_ms);
 
 /// The heartbeat of this process. REQUIRES: the transport outlives it.
 class Heartbeat {

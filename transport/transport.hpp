@@ -181,7 +181,8 @@ class Connection {
   /// others change it at the same time. nullptr if it was not granted in place.
   virtual std::byte* mapped_in_place(const RemoteDescriptor& /*remote*/) { return nullptr; }
 
-  /// OK while the connection works.
+  /// OK while the connection works. DEADLINE_EXCEEDED: the peer's host has not answered for so long that it
+  /// counts as gone.
   [[nodiscard]] virtual const absl::Status& status() const = 0;
 
   /// For logs and error messages, such as "worker 3 (pid 4711)". Set by either side with set_peer_name().
@@ -254,6 +255,9 @@ class Transport {
   [[nodiscard]] virtual TimePoint now() const = 0;
   [[nodiscard]] virtual std::size_t max_message_bytes() const = 0;
   [[nodiscard]] virtual std::string_view name() const = 0;
+  /// A connection may end although both processes live and can connect again, as it is in a network, unless
+  /// its status is DEADLINE_EXCEEDED. False: its end means that the peer has closed it or is gone.
+  [[nodiscard]] virtual bool connections_may_break() const { return false; }
 
  protected:
   Transport() = default;

@@ -166,10 +166,9 @@ void Checkpointing::note_dead_servers() {
 }
 
 void Checkpointing::on_lost_server(std::uint32_t server) {
-  base_ = {};  // the copy has nothing to compare with
+  base_ = {};  // a copy has nothing to compare with
   if (!is_first() || !is_under_way() || !whole_.has_begun) return;
-  note_lost(server, "is gone, and its copy takes its place",
-            "cannot be heard: server 0 is gone, and its copy takes its place");
+  note_lost(server, "was lost, and is there again", "cannot be heard: server 0 was lost, and is there again");
 }
 
 void Checkpointing::note_lost(std::uint32_t server, const char* why, const char* why_unheard) {
@@ -213,6 +212,7 @@ void Checkpointing::end_own_part(const absl::Status& status) {
                                   .code = static_cast<std::uint32_t>(status.code()),
                                   .reason = std::string(status.message())};
   if (is_first()) return note(whole_.workers_written, saved);
+  said_ = saved;
   session_.tell_server_0(saved);
   end(status);
 }

@@ -52,8 +52,11 @@ class Checkpointing {
   /// In each poll.
   void poll();
   absl::Status on_part_saved(std::uint32_t server, const protocol::PartSaved& saved);
-  /// A copy will take the server's place, which knows nothing of the checkpoint that is being made.
+  /// A copy will take the server's place, which knows nothing of the checkpoint that is being made; or the
+  /// same server is connected again, and what it had to say of it may be lost.
   void on_lost_server(std::uint32_t server);
+  /// What server 0 was told last, and may not have heard.
+  [[nodiscard]] const std::optional<protocol::PartSaved>& said() const { return said_; }
 
  private:
   /// On worker 0: what it knows of the checkpoint that is being made.
@@ -99,6 +102,7 @@ class Checkpointing {
   Base base_;
   std::uint64_t run_ = 0;  ///< checkpoint::Manifest::run; 0: not yet chosen
   absl::Status last_;      ///< how the last one ended
+  std::optional<protocol::PartSaved> said_;
 };
 
 }  // namespace verbena::worker

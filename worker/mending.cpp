@@ -18,11 +18,17 @@ namespace {
 /// An attempt to connect is short: a configuration may come meanwhile in which the server is elsewhere.
 constexpr auto kAttempt = std::chrono::milliseconds(50);
 constexpr auto kBetweenAttempts = std::chrono::milliseconds(5);
+/// To the process that was lost, if it has copies: most likely it is gone for good.
+constexpr auto kBetweenAttemptsToTheSame = std::chrono::milliseconds(100);
 
 }  // namespace
 
 absl::Status Mending::begin(transport::TimePoint deadline) {
-  if (source_ == nullptr) return absl::OkStatus();
+  if (source_ == nullptr) {
+    addresses_ = session_.options().servers;
+    read_ = addresses_;
+    return absl::OkStatus();
+  }
   transport::Transport& transport = *session_.transport_;
   while (source_->newest().number == 0) {
     const transport::TimePoint now = transport.now();
@@ -84,17 +90,22 @@ absl::StatusOr<std::unique_ptr<transport::Connection>> Mending::connect_to(std::
   }
 }
 
-void Mending::lose(ServerLink& link) {
-  if (link.state == ServerLink::State::kLost) return;
-  spdlog::warn("worker {}: {}; waits for a copy that takes its place", session_.options().rank,
-               std::string(link.connection->status().message()));
+bool Mending::lose(ServerLink& link) {
+  if (!is_possible() || session_.has_rows_that_move() || !session_.status().ok()) return false;
+  // A copy may take its place; itself, it has been waited for long enough.
+  if (!has_copies() && absl::IsDeadlineExceeded(link.connection->status())) return false;
+  if (link.state == ServerLink::State::kLost) return true;
+  spdlog::warn("worker {}: {}; {}", session_.options().rank, std::string(link.connection->status().message()),
+               has_copies() ? "waits for a copy that takes its place" : "connects again");
+  if (link.state == ServerLink::State::kUp) link.lost_at = session_.now();
   link.state = ServerLink::State::kLost;
-  link.lost_at = session_.now();
   link.lost_address = addresses_[link.server];
+  link.next_attempt = transport::TimePoint::min();
   link.reads.end_all();
   session_.running_.on_lost_server(link);
   session_.checkpointing_.on_lost_server(link.server);
-  source_->expect_change();
+  if (has_copies()) source_->expect_change();
+  return true;
 }
 
 void Mending::suspect(const ServerLink& link, const absl::Status& why) {
@@ -104,12 +115,14 @@ void Mending::suspect(const ServerLink& link, const absl::Status& why) {
 }
 
 void Mending::step() {
-  if (source_ == nullptr) return;
+  if (!is_possible()) return;
   if (suspects_ || is_in_doubt_) {
     source_->poll(session_.now());
     adopt_newest();
   }
   for (const std::unique_ptr<ServerLink>& link : session_.links_) {
+    if (link->state == ServerLink::State::kUp) continue;
+    if (is_overdue(*link)) return;
     if (link->state == ServerLink::State::kLost) {
       static_cast<void>(reconnect(*link));
     } else if (link->state == ServerLink::State::kJoining) {
@@ -127,39 +140,66 @@ void Mending::forget_former() {
 
 transport::TimePoint Mending::next_step() const {
   transport::TimePoint next = transport::TimePoint::max();
-  if (source_ == nullptr) return next;
+  if (!is_possible()) return next;
   if (suspects_ || is_in_doubt_) next = source_->next_poll();
   for (const std::unique_ptr<ServerLink>& link : session_.links_) {
     if (link->state == ServerLink::State::kUp) continue;
-    next = std::min({next, session_.now() + kBetweenAttempts, source_->next_poll()});
+    next = std::min(next, session_.now() + kBetweenAttempts);
+    if (has_copies()) next = std::min(next, source_->next_poll());
   }
   return next;
 }
 
-/// False: not now.
-bool Mending::reconnect(ServerLink& link) {
-  transport::Transport& transport = *session_.transport_;
-  const transport::TimePoint now = transport.now();
+/// How long a link may be lost. A server without copies waits no longer for its worker, either.
+std::chrono::milliseconds Mending::patience() const {
+  return has_copies() ? std::chrono::milliseconds(session_.options().timeout_ms)
+                      : transport::mending_time(session_.options().silence_timeout_ms);
+}
+
+/// Then the session has failed.
+bool Mending::is_overdue(const ServerLink& link) {
+  if (session_.now() - link.lost_at <= patience()) return false;
+  const std::string why(link.connection->status().message());
+  session_.fail(absl::UnavailableError(
+      has_copies()
+          ? fmt::format("{}; no copy has taken the place of server {} for {} ms", why, link.server,
+                        patience().count())
+          : fmt::format(
+                "{}; it could not be reached again for {} ms{}", why, patience().count(),
+                session_.left_ ? ", so that nobody knows whether this worker's goodbye was heard" : "")));
+  return true;
+}
+
+/// Empty: none, for now.
+std::string Mending::address_to_try(ServerLink& link) {
+  const transport::TimePoint now = session_.now();
+  if (!has_copies()) {
+    if (now < link.next_attempt) return "";
+    link.next_attempt = now + kBetweenAttempts;
+    return addresses_[link.server];
+  }
   source_->poll(now);
   const cluster::Configuration& newest = source_->newest();
   const cluster::Configuration::Chain& chain = newest.servers[link.server];
   if (chain.empty()) {
     session_.fail(absl::DataLossError(
         fmt::format("server {} is lost with all its copies (configuration {})", link.server, newest.number)));
-    return false;
+    return "";
   }
-  if (now - link.lost_at > std::chrono::milliseconds(session_.options().timeout_ms)) {
-    session_.fail(absl::UnavailableError(fmt::format("{}; no copy has taken the place of server {} for {} ms",
-                                                     std::string(link.connection->status().message()),
-                                                     link.server, session_.options().timeout_ms)));
-    return false;
-  }
-  if (chain.front() == link.lost_address || now < link.next_attempt) return false;
+  const bool is_the_same = chain.front() == link.lost_address;
+  if (now < link.next_attempt || (is_the_same && !connections_may_break_)) return "";
   adopt_newest();
-  link.next_attempt = now + kBetweenAttempts;
-  auto connection = transport.connect(chain.front(), now + kAttempt);
+  link.next_attempt = now + (is_the_same ? kBetweenAttemptsToTheSame : kBetweenAttempts);
+  return chain.front();
+}
+
+/// False: not now.
+bool Mending::reconnect(ServerLink& link) {
+  const std::string address = address_to_try(link);
+  if (address.empty()) return false;
+  auto connection = session_.transport_->connect(address, session_.now() + kAttempt);
   if (!connection.ok()) return false;
-  addresses_[link.server] = chain.front();
+  addresses_[link.server] = address;
   // What came from there late is for nobody.
   link.connection->user_data = 0;
   former_.push_back(
@@ -215,10 +255,15 @@ void Mending::say_again(ServerLink& link) {
 void Mending::end(ServerLink& link) {
   link.state = ServerLink::State::kUp;
   read_[link.server] = addresses_[link.server];
-  spdlog::info("worker {}: {} has taken the place of server {} after {} ms (configuration {})",
-               session_.options().rank, link.connection->peer_name(), link.server,
-               std::chrono::duration_cast<std::chrono::milliseconds>(session_.now() - link.lost_at).count(),
-               number_);
+  const auto lost_ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(session_.now() - link.lost_at).count();
+  if (addresses_[link.server] == link.lost_address) {
+    spdlog::info("worker {}: {} is connected again after {} ms", session_.options().rank,
+                 link.connection->peer_name(), lost_ms);
+  } else {
+    spdlog::info("worker {}: {} has taken the place of server {} after {} ms (configuration {})",
+                 session_.options().rank, link.connection->peer_name(), link.server, lost_ms, number_);
+  }
   session_.say_what_may_be_lost(link);
   session_.start_epoch();
 }

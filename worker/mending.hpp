@@ -1,6 +1,8 @@
-// What becomes of a link whose server is gone, if the server has copies (cluster/configuration.hpp): it waits
-// for a configuration in which another copy serves, connects to that one, and says again what not all copies
-// had. Nothing is lost, and nothing counts twice.
+// What becomes of a link whose connection has ended without a goodbye. If the server has copies
+// (cluster/configuration.hpp), it waits for a configuration in which another copy serves, connects to that
+// one, and says again what not all copies had. If connections may break while both sides live, it connects to
+// the same server again, too, which knows it, and says again what that has not heard. Nothing is lost, and
+// nothing counts twice. "The copy" is whichever of these it has connected to.
 //
 //  1. Lost. Nothing is sent to the server; its memory, where it is mapped, is read as before: what it holds
 //     is as good as the clocks say that it has told, and it tells no newer ones. If a read must find what
@@ -14,6 +16,7 @@
 // reading there.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,15 +36,19 @@ class SessionCore;
 /// Thread safety: none; belongs to its session.
 class Mending {
  public:
-  /// `source`: nullptr, servers have no copies.
-  Mending(SessionCore& session, std::shared_ptr<cluster::ConfigurationSource> source)
-      : session_(session), source_(std::move(source)) {}
+  /// `source`: nullptr, servers have no copies. `connections_may_break`: the transport's.
+  Mending(SessionCore& session, std::shared_ptr<cluster::ConfigurationSource> source,
+          bool connections_may_break)
+      : session_(session), source_(std::move(source)), connections_may_break_(connections_may_break) {}
 
-  [[nodiscard]] bool is_possible() const { return source_ != nullptr; }
+  [[nodiscard]] bool has_copies() const { return source_ != nullptr; }
+  /// Of links, as long as there is no table whose rows move: what is under way about those cannot be said
+  /// again.
+  [[nodiscard]] bool is_possible() const { return has_copies() || connections_may_break_; }
   /// Waits for a configuration. OK at once if servers have no copies.
   absl::Status begin(transport::TimePoint deadline);
   /// The first connection to the server, wherever it is by then. Errors: as Transport::connect(). REQUIRES:
-  /// is_possible()
+  /// has_copies()
   absl::StatusOr<std::unique_ptr<transport::Connection>> connect_to(std::uint32_t server,
                                                                     transport::TimePoint deadline);
   [[nodiscard]] std::uint64_t configuration() const { return source_ == nullptr ? 1 : number_; }
@@ -62,9 +69,9 @@ class Mending {
     return source_ == nullptr || (!is_in_doubt_ && read_[link.server] == serving_[link.server]);
   }
 
-  /// The connection has ended. REQUIRES: is_possible()
-  void lose(ServerLink& link);
-  /// The server shows no sign of life.
+  /// The connection has ended. False: it cannot be mended.
+  bool lose(ServerLink& link);
+  /// The server shows no sign of life. REQUIRES: has_copies()
   void suspect(const ServerLink& link, const absl::Status& why);
   /// Called in each poll.
   void step();
@@ -91,12 +98,16 @@ class Mending {
   void doubt();
   void adopt_newest();
   void take_newest();
+  [[nodiscard]] std::chrono::milliseconds patience() const;
+  bool is_overdue(const ServerLink& link);
+  [[nodiscard]] std::string address_to_try(ServerLink& link);
   bool reconnect(ServerLink& link);
   void say_again(ServerLink& link);
   void end(ServerLink& link);
 
   SessionCore& session_;
   const std::shared_ptr<cluster::ConfigurationSource> source_;
+  const bool connections_may_break_;
   std::uint64_t number_ = 0;            ///< of the configuration that this worker goes by
   std::vector<std::string> serving_;    ///< in it, by server; empty: none is left
   std::vector<std::string> addresses_;  ///< of those that the links are of, which may be gone

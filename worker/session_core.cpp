@@ -93,7 +93,7 @@ SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transpor
       transport_(std::move(transport)),
       memory_(*transport_),
       shared_memory_(*transport_, transport::Access::kRemoteRead),
-      mending_(*this, options.configuration) {}
+      mending_(*this, options.configuration, transport_->connections_may_break()) {}
 
 SessionCore::~SessionCore() {
   const bool was_well = status_.ok();  // otherwise its owner knows already
@@ -105,8 +105,8 @@ SessionCore::~SessionCore() {
 }
 
 absl::Status SessionCore::connect_to(std::uint32_t server, transport::TimePoint deadline) {
-  auto connection = mending_.is_possible() ? mending_.connect_to(server, deadline)
-                                           : transport_->connect(options_.servers[server], deadline);
+  auto connection = mending_.has_copies() ? mending_.connect_to(server, deadline)
+                                          : transport_->connect(options_.servers[server], deadline);
   if (!connection.ok()) {
     return absl::Status(connection.status().code(),
                         fmt::format("server {}: {}", server, std::string(connection.status().message())));
@@ -134,7 +134,7 @@ void SessionCore::look_at_servers(transport::TimePoint now) {
     if (link->watch == nullptr || link->is_dead || link->said_goodbye) continue;
     if (link->state == ServerLink::State::kLost) continue;
     if (absl::Status status = link->watch->look(*link->connection, now); !status.ok())
-      mending_.is_possible() ? mending_.suspect(*link, status) : fail(std::move(status));
+      mending_.has_copies() ? mending_.suspect(*link, status) : fail(std::move(status));
   }
 }
 
@@ -149,6 +149,7 @@ void SessionCore::say_what_may_be_lost(ServerLink& link) {
   say(link, protocol::Adopted{mending_.configuration()});
   if (is_opening_ && link.shards.size() <= opening_.table) say(link, opening_);
   if (link.server == 0 && said_end_ >= 0) say(link, protocol::EndIteration{said_end_});
+  if (link.server == 0 && checkpointing_.said()) say(link, *checkpointing_.said());
   for (; !link.unsaid.empty(); link.unsaid.pop_front()) say(link, link.unsaid.front());
   if (left_) say(link, protocol::Goodbye{});
 }
@@ -158,6 +159,12 @@ void SessionCore::say(ServerLink& link, const protocol::ControlMessage& message)
   // An event will report it.
   if (!link.connection->status().ok() && (can_do_without(link) || mending_.is_possible())) return;
   fail(absl::UnavailableError(fmt::format("{} takes no messages", link.connection->peer_name())));
+}
+
+bool SessionCore::has_rows_that_move() const {
+  return (is_opening_ && opening_.allocation == Allocation::kDynamic) ||
+         std::any_of(tables_.begin(), tables_.end(),
+                     [](const auto& table) { return table->options().allocation == Allocation::kDynamic; });
 }
 
 absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, ValueType type) {
@@ -219,7 +226,9 @@ bool SessionCore::poll() {
     if (link->is_dead || link->state == ServerLink::State::kLost) continue;
     link->control.flush(*link->connection);
     if (link->push_ring) link->push_ring->return_credit();  // none if the hello has failed
-    if (link->owes_word && link->is_up() && sending_ == 0 && !left_) say_what_is_known(*link);
+    // Not before the server has heard of the connection that it tells of rows over.
+    if (link->owes_word && link->is_up() && link->control.empty() && sending_ == 0 && !left_)
+      say_what_is_known(*link);
   }
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (!left_) table->send_put_off();
@@ -249,10 +258,7 @@ void SessionCore::on_event(const transport::Event& event) {
     case transport::Event::Kind::kDisconnected:
       // A server that has not said goodbye may not have taken the last updates. The message has its name
       // already.
-      if (!link.said_goodbye && mending_.is_possible()) {
-        mending_.lose(link);
-        return;
-      }
+      if (!link.said_goodbye && mending_.lose(link)) return;
       if (!link.said_goodbye && !lose(link))
         fail(absl::UnavailableError(std::string(link.connection->status().message())));
       link.said_goodbye = true;
@@ -463,7 +469,7 @@ void SessionCore::on_completion(const transport::Event& event) {
     // A failed read is followed by the end of its connection. If that fails the session, nobody needs to know
     // that the read has ended.
     const bool is_ok = event.result == transport::OperationResult::kOk;
-    if (!is_ok && mending_.is_possible()) return mending_.lose(link);
+    if (!is_ok && mending_.lose(link)) return;
     if (is_ok || link.is_dead || lose(link)) link.reads.end(id.number());
     return;
   }
@@ -559,25 +565,30 @@ absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> mess
     });
     if (!status.ok()) return status;
   }
-  if (result == transport::SendResult::kFailed) {
-    poll();  // the reason comes as an event
-    const bool goes_on = link.is_dead || (!link.connection->status().ok() && can_do_without(link));
-    if (status_.ok() && !goes_on)
-      fail(absl::UnavailableError(fmt::format("{} takes no updates", link.connection->peer_name())));
-  }
+  return result == transport::SendResult::kFailed ? do_without(link) : status_;
+}
+
+/// It takes no message, and will not: the reason comes as an event. An error if that ends the session.
+absl::Status SessionCore::do_without(ServerLink& link) {
+  poll();
+  const bool goes_on = link.is_dead || (!link.connection->status().ok() && can_do_without(link));
+  if (status_.ok() && !goes_on)
+    fail(absl::UnavailableError(fmt::format("{} takes no updates", link.connection->peer_name())));
   return status_;
 }
 
-/// To a server that has copies. Returns when the message is sent to the one that serves, whichever that is.
+/// To a server whose link may be mended. Returns when the message is sent to the one that serves, whichever
+/// that is.
 absl::Status SessionCore::send_kept(ServerLink& link, KeptMessage message) {
   const Sending sending(*this);
   transport::SendResult result = transport::SendResult::kNoCredit;
   const auto sent = [&] {
     if (link.is_up()) result = try_send_kept(link, message);
-    return result == transport::SendResult::kSent ||
+    return link.is_dead || result == transport::SendResult::kSent ||
            (link.is_up() && result == transport::SendResult::kFailed);
   };
   while (result != transport::SendResult::kSent) {
+    if (link.is_dead) return status_;
     RETURN_IF_ERROR(wait_until(sent, options_.timeout_ms, [&] {
       return fmt::format("{} to take updates: its inbox is full", link.connection->peer_name());
     }));
@@ -586,7 +597,7 @@ absl::Status SessionCore::send_kept(ServerLink& link, KeptMessage message) {
       fail(absl::UnavailableError(fmt::format("{} takes no updates", link.connection->peer_name())));
       return status_;
     }
-    mending_.lose(link);
+    if (!mending_.lose(link)) return do_without(link);
   }
   link.sent->add(message);
   return absl::OkStatus();

@@ -109,8 +109,9 @@ class SessionCore {
   /// For reads that must find what others were told of: see Mending.
   void heed_decisions() { mending_.heed_decisions(); }
   [[nodiscard]] bool serves(const ServerLink& link) const { return mending_.serves(link); }
-  /// Servers have copies.
-  [[nodiscard]] bool has_copies() const { return mending_.is_possible(); }
+  [[nodiscard]] bool has_copies() const { return mending_.has_copies(); }
+  /// There is a dynamic table, or one is being opened.
+  [[nodiscard]] bool has_rows_that_move() const;
 
   /// Somebody reads in memory of servers for longer than a call of the session.
   std::size_t& scans() { return scans_; }
@@ -177,6 +178,7 @@ class SessionCore {
   /// As control(), whatever state the link is in.
   void say(ServerLink& link, const protocol::ControlMessage& message);
   absl::Status send_kept(ServerLink& link, KeptMessage message);
+  absl::Status do_without(ServerLink& link);
   transport::SendResult try_send_kept(ServerLink& link, KeptMessage& message);
   void say_what_may_be_lost(ServerLink& link);
   void look_at_servers(transport::TimePoint now);

@@ -20,6 +20,8 @@ namespace {
 constexpr std::uint32_t kMaxLots = 4;
 /// How long a peer's death stays unnoticed, at most.
 constexpr Duration kMaxDetection = std::chrono::milliseconds(5);
+/// Of one that has something under way, which comes to no end.
+constexpr Duration kLateDetection = std::chrono::seconds(8);
 
 bool is_write(Opcode opcode) {
   return opcode == Opcode::kWrite || opcode == Opcode::kWriteNotify;
@@ -433,7 +435,8 @@ void Network::fail(const std::shared_ptr<Link>& link, std::uint8_t side, Operati
   end.failure = result;
   end.reason = reason;
   touch(link, side);
-  at(std::max(pacer_.now() + latency(), end.last_arrival), Action::Kind::kDisconnect, link, 1 - side);
+  if (!is_cut(*link))
+    at(std::max(pacer_.now() + latency(), end.last_arrival), Action::Kind::kDisconnect, link, 1 - side);
   if (!end.closed()) pacer_.wake(end.node->task_);
 }
 
@@ -459,16 +462,25 @@ void Network::close(const std::shared_ptr<Link>& link, std::uint8_t side) {
   }
   end.connection = nullptr;
   end.node = nullptr;
+  if (is_cut(*link)) return;
   const TimePoint leaves =
       options_.cards != nullptr ? options_.cards->send(end.card, 0, pacer_.now()) : pacer_.now() + latency();
   at(std::max(leaves, end.last_arrival), Action::Kind::kDisconnect, link, 1 - side);
+}
+
+/// The peer does not hear that a side has closed it: it finds out by itself.
+bool Network::is_cut(const Link& link) const {
+  return link.broken && options_.connections_may_break;
 }
 
 /// From now on nothing moves over the link; both sides learn of it some time later.
 void Network::break_link(const std::shared_ptr<Link>& link) {
   link->broken = true;
   for (std::uint8_t side = 0; side < 2; ++side) {
-    at(between(pacer_.now(), pacer_.now() + kMaxDetection), Action::Kind::kDisconnect, link, side);
+    // Who has connected may be there again before the other one knows that it was away.
+    const bool is_late = options_.connections_may_break && side == 1 && chance(0.2);
+    const Duration most = is_late ? kLateDetection : kMaxDetection;
+    at(between(pacer_.now(), pacer_.now() + most), Action::Kind::kDisconnect, link, side);
   }
 }
 

@@ -61,6 +61,7 @@ struct NetworkOptions {
   /// Grants that wait for a peer to poll, of each connection; more are put off (ABORTED).
   std::uint32_t most_untaken_grants = UINT32_MAX;
   bool mapped = true;                               ///< false: no peer's memory can be addressed
+  bool connections_may_break = false;               ///< what transports say of themselves
   std::size_t memory_bytes = std::size_t{1} << 36;  ///< the largest region
   /// The cards decide, instead of chance, how long each transfer takes; a transfer then moves as a whole.
   /// Must outlive the network.
@@ -158,6 +159,7 @@ class Network {
             const char* reason);
   void close(const std::shared_ptr<Link>& link, std::uint8_t side);
   void break_link(const std::shared_ptr<Link>& link);
+  [[nodiscard]] bool is_cut(const Link& link) const;
   void touch(const std::shared_ptr<Link>& link, std::uint8_t side);
   void tell_of_room(End& end);
   void forget_ended_links();

@@ -48,6 +48,9 @@ class SimulatedTransport final : public transport::Transport {
   [[nodiscard]] TimePoint now() const override { return network_.pacer_.now(); }
   [[nodiscard]] std::size_t max_message_bytes() const override;
   [[nodiscard]] std::string_view name() const override { return "simulated"; }
+  [[nodiscard]] bool connections_may_break() const override {
+    return network_.options_.connections_may_break;
+  }
 
   /// The node's card, if the network has cards.
   [[nodiscard]] std::uint32_t card() const { return card_; }

@@ -45,6 +45,31 @@ INSTANTIATE_TEST_SUITE_P(Models, LegalFaultsTest,
                            return name;
                          });
 
+class MendingTest : public ::testing::TestWithParam<ConsistencyModel> {};
+
+/// Of servers and of workers, again and again, where connections may break while both sides live.
+TEST_P(MendingTest, ABrokenConnectionIsMadeAgain) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const ClusterResult result =
+        run_cluster(over({.event_delay_probability = 0.1,
+                          .mapped = seed % 2 == 0,
+                          .failure_probability = 0.002,
+                          .connections_may_break = true},
+                         seed),
+                    [&](Session& session) { return check_reads(session, GetParam(), 40); });
+    EXPECT_TRUE(result.first_error().ok()) << "seed " << seed << ": " << result.first_error();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MendingTest,
+                         ::testing::Values(ConsistencyModel(Bsp{}), ConsistencyModel(Ssp{1}),
+                                           ConsistencyModel(Essp{2}), ConsistencyModel(Sequential{})),
+                         [](const auto& test) {
+                           std::string name = to_string(test.param);
+                           std::erase(name, ':');
+                           return name;
+                         });
+
 TEST(FailuresTest, ABrokenConnectionEndsTheJobOnAllSides) {
   // While the job begins, and in the middle of training.
   for (const std::uint64_t request : {0U, 1U, 3U, 30U, 80U}) {

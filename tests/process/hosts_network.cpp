@@ -72,6 +72,17 @@ std::size_t host_of(const std::vector<std::byte>& packet) {
   return (host & kMask) == kNetwork ? (host & ~kMask) - 1 : SIZE_MAX;
 }
 
+std::uint16_t word_at(const std::vector<std::byte>& packet, std::size_t at) {
+  std::uint16_t word = 0;
+  std::memcpy(&word, packet.data() + at, sizeof word);
+  return ntohs(word);
+}
+
+void put_word(std::vector<std::byte>& packet, std::size_t at, std::uint32_t word) {
+  const std::uint16_t bytes = htons(static_cast<std::uint16_t>(word));
+  std::memcpy(packet.data() + at, &bytes, sizeof bytes);
+}
+
 }  // namespace
 
 std::string HostsNetwork::address(std::size_t host) {
@@ -136,6 +147,34 @@ std::function<void()> HostsNetwork::on(std::size_t host) const {
   };
 }
 
+/// A packet of a connection that stands says instead that it has ended.
+void HostsNetwork::reset_now_and_then(std::vector<std::byte>& packet, std::size_t to) {
+  if (options_.reset_every == 0 || resets_ == options_.most_resets) return;
+  constexpr std::size_t kProtocol = 9;
+  constexpr std::size_t kTcpHeaderBytes = 20;
+  constexpr std::size_t kFlags = 12;
+  constexpr std::size_t kChecksum = 16;
+  constexpr std::uint32_t kSyn = 0x02;
+  constexpr std::uint32_t kReset = 0x04;
+  constexpr std::uint32_t kAcknowledges = 0x10;
+  const std::size_t tcp = (std::to_integer<std::size_t>(packet[0]) & 0xfU) * 4;
+  if (std::to_integer<int>(packet[kProtocol]) != IPPROTO_TCP || packet.size() < tcp + kTcpHeaderBytes) return;
+  const std::uint32_t flags = word_at(packet, tcp + kFlags);
+  const bool goes_there = to == options_.resets_to;
+  const std::uint16_t port = word_at(packet, goes_there ? tcp + sizeof(std::uint16_t) : tcp);
+  if (goes_there && (flags & (kSyn | kAcknowledges)) == kSyn) ports_.insert(port);
+  if (!ports_.contains(port) || (flags & (kSyn | kReset)) != 0) return;
+  if (++may_be_reset_ % options_.reset_every != 0) return;
+  put_word(packet, tcp + kFlags, flags | kReset);
+  // RFC 1624, equation 3: a checksum after one word of what it is over has changed.
+  std::uint32_t sum =
+      (~std::uint32_t{word_at(packet, tcp + kChecksum)} & 0xffffU) + (~flags & 0xffffU) + (flags | kReset);
+  sum = (sum & 0xffffU) + (sum >> 16U);
+  sum = (sum & 0xffffU) + (sum >> 16U);
+  put_word(packet, tcp + kChecksum, ~sum & 0xffffU);
+  ++resets_;
+}
+
 void HostsNetwork::forward() {
   std::mt19937_64 random(options_.seed);
   std::bernoulli_distribution is_lost(options_.loss);
@@ -166,8 +205,9 @@ void HostsNetwork::forward() {
       }
     }
     for (; !under_way.empty() && under_way.front().due <= Clock::now(); under_way.pop_front()) {
-      const Packet& packet = under_way.front();
+      Packet& packet = under_way.front();
       ++forwarded_;
+      reset_now_and_then(packet.bytes, packet.to);
       [[maybe_unused]] const ssize_t sent =
           ::write(hosts_[packet.to].device.get(), packet.bytes.data(), packet.bytes.size());
     }

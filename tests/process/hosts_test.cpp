@@ -16,10 +16,13 @@ constexpr std::size_t kWorkersOnHosts = 2;
 
 class HostsTest : public SmallTrainingTest {
  protected:
-  void SetUp() override {
-    auto network = HostsNetwork::make({.delay = std::chrono::microseconds(300), .loss = 0.002});
+  /// Makes the hosts.
+  void connect(const HostsNetwork::Options& options) {
+    auto network = HostsNetwork::make(options);
     if (!network.ok()) GTEST_SKIP() << "skipped: no networks of its own: " << network.status();
     network_ = *std::move(network);
+  }
+  void SetUp() override {
     verbena::testing::write_file(folder_.path("secret"), "a secret that nobody knows\n");
     std::filesystem::permissions(folder_.path("secret"), std::filesystem::perms::owner_read);
   }
@@ -37,11 +40,13 @@ class HostsTest : public SmallTrainingTest {
     return all;
   }
 
+  /// The same under BSP on one host, and on two, each with a server and a worker.
+  void train_on_both();
+
   std::unique_ptr<HostsNetwork> network_;
 };
 
-/// Each host has a server and a worker.
-TEST_P(HostsTest, UnderBspTheyTrainWhatOneHostTrains) {
+void HostsTest::train_on_both() {
   const Ended on_one = run(VERBENA_PROGRAM, words("one", {}), folder_.path());
   ASSERT_EQ(on_one.status, 0) << on_one.err;
   constexpr std::size_t kProcesses = kServersOfSmallTraining + kWorkersOnHosts;
@@ -63,6 +68,20 @@ TEST_P(HostsTest, UnderBspTheyTrainWhatOneHostTrains) {
   EXPECT_GT(network_->forwarded(), 0U);
   EXPECT_EQ(model("one"), model("two"));
   for (const std::string& file : model("one")) EXPECT_NE(file, "");
+}
+
+TEST_P(HostsTest, UnderBspTheyTrainWhatOneHostTrains) {
+  connect({.delay = std::chrono::microseconds(300), .loss = 0.002});
+  if (network_ != nullptr) train_on_both();
+}
+
+/// Of those that worker 0 has to server 1. Those to the first host are also the ones over which the run is
+/// led.
+TEST_P(HostsTest, NobodyNoticesThatConnectionsBreak) {
+  connect({.delay = std::chrono::microseconds(300), .reset_every = 31, .most_resets = 20, .resets_to = 1});
+  if (network_ == nullptr) return;
+  train_on_both();
+  EXPECT_GT(network_->resets(), 0U);
 }
 
 TEST(CutTest, WhenTheNetworkIsCutEachHostEndsByItself) {

@@ -130,7 +130,7 @@ class Job final : public World {
   [[nodiscard]] Identity identity(std::uint32_t rank) const override { return workers_[rank].identity; }
   void joined(std::uint32_t rank) override { workers_[rank].joined = true; }
   [[nodiscard]] std::optional<std::uint64_t> reads(std::uint32_t rank) const override {
-    if (scenario_.network.mapped || scenario_.copies > 1) return std::nullopt;
+    if (scenario_.network.mapped || scenario_.copies > 1 || links_cut_ > 0) return std::nullopt;
     return workers_[rank].transport->reads();
   }
   [[nodiscard]] bool knows_functions() const override { return true; }
@@ -163,6 +163,10 @@ class Job final : public World {
   }
   /// Nobody but its victim may notice the death of a server.
   [[nodiscard]] bool goes_on() const { return scenario_.outlives_nodes || scenario_.copies > 1; }
+  [[nodiscard]] bool is_harmless(const Strike& strike) const {
+    return strike.is_harmless() || (strike.breaks_a_link() && scenario_.network.connections_may_break);
+  }
+  void break_a_link(const Strike& strike);
   [[nodiscard]] std::shared_ptr<cluster::ConfigurationSource> configuration_source() {
     return scenario_.copies > 1 ? configurations_.source() : nullptr;
   }
@@ -249,6 +253,7 @@ class Job final : public World {
   std::uint64_t failovers_ = 0;
   std::uint64_t losses_ = 0;
   std::uint32_t replacements_ = 0;
+  std::uint64_t links_cut_ = 0;
   std::set<std::uint32_t> have_come_;  ///< of those that take others' places
   std::set<std::uint32_t> dead_;       ///< whose places others have taken, by their numbers in the history
   std::uint64_t checked_ = 0;          ///< by workloads themselves
@@ -440,7 +445,13 @@ void Job::run_worker(std::uint32_t rank) {
     replicas_used_ += statistics.rows_pulled_from_replicas + statistics.rows_pushed_to_replicas;
     const TimePoint left = scheduler_.now() - all_stopped_;
     session->reset();
-    if (!struck_ && !is_dead() && scheduler_.now() - all_stopped_ - left >= milliseconds(kTimeoutMs))
+    // A server that has all goodbyes ends; who lost the way to it before its answer cannot know that.
+    const bool may_have_missed_it =
+        links_cut_ > 0 && std::ranges::any_of(servers_, [](const ServerNode& server) {
+          return server.ended && server.status.ok();
+        });
+    if (!struck_ && !is_dead() && !may_have_missed_it &&
+        scheduler_.now() - all_stopped_ - left >= milliseconds(kTimeoutMs))
       fail(fmt::format("worker {} waited in vain for the servers' goodbyes", rank));
   }
   trace([&] { return fmt::format("worker {} ends: {}", number, status.ToString()); });
@@ -484,7 +495,7 @@ const Strike* Job::find_strike(Disaster what, std::uint32_t victim) const {
 bool Job::is_victim(std::uint32_t worker) const {
   return std::any_of(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
     if (strike.what == Disaster::kNodeDies) return strike.victim == scenario_.nodes[worker];
-    return !strike.is_of_a_server() && !strike.is_harmless() && strike.victim == worker;
+    return !strike.is_of_a_server() && !is_harmless(strike) && strike.victim == worker;
   });
 }
 
@@ -497,7 +508,7 @@ bool Job::has_honest_workers() const {
 
 bool Job::is_server_victim(std::uint32_t server, std::uint32_t copy) const {
   return std::any_of(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
-    return strike.is_of_a_server() && strike.what != Disaster::kCopyDies && !strike.is_harmless() &&
+    return strike.is_of_a_server() && strike.what != Disaster::kCopyDies && !is_harmless(strike) &&
            strike.victim == server && strike.copy == copy;
   });
 }
@@ -505,9 +516,11 @@ bool Job::is_server_victim(std::uint32_t server, std::uint32_t copy) const {
 void Job::note_struck(const Strike& strike) {
   trace([&] { return fmt::format("disaster strikes: {}", to_string(strike)); });
   if (strike.is_stop() && strike.is_harmless()) all_stopped_ += strike.length;
-  if (strike.is_harmless()) return;
+  if (is_harmless(strike)) return;
   struck_ = scheduler_.now();
   if (!first_struck_) first_struck_ = struck_;
+  // That a connection is gone is noticed late, and then who has died might only come back soon.
+  if (scenario_.network.connections_may_break) news_time_ = 2 * kNewsTimeOfSilence;
   if (strike.is_stop()) news_time_ = std::max<Duration>(news_time_, kNewsTimeOfSilence);
   // A server that lacks memory refuses workers that come. If all have come, it has no memory for a table, and
   // all know the server.
@@ -663,7 +676,17 @@ void Job::end_the_rest() {
   });
 }
 
+void Job::break_a_link(const Strike& strike) {
+  SimulatedTransport* const node = strike.is_of_a_server()
+                                       ? servers_[place_of(strike.victim, strike.copy)].transport
+                                       : workers_[strike.victim].transport;
+  if (node == nullptr) return;
+  note_struck(strike);
+  if (network_.cut_a_link(*node)) ++links_cut_;
+}
+
 void Job::kill(const Strike& strike) {
+  if (strike.breaks_a_link()) return break_a_link(strike);
   if (strike.what == Disaster::kWorkerIsReplaced) return kill_to_be_replaced(strike.victim);
   if (scenario_.copies > 1) return kill_a_copy(strike);
   SimulatedTransport* const node =
@@ -676,12 +699,8 @@ void Job::kill(const Strike& strike) {
     network_.kill(*workers_[rank].transport);
     if (hosts_) hosts_->kill({.is_server = false, .rank = rank});
   }
-  if (strike.what == Disaster::kLinkBreaks) {
-    network_.cut_a_link(*node);
-  } else {
-    network_.kill(*node);
-    if (hosts_) hosts_->kill({.is_server = strike.is_of_a_server(), .rank = strike.victim});
-  }
+  network_.kill(*node);
+  if (hosts_) hosts_->kill({.is_server = strike.is_of_a_server(), .rank = strike.victim});
 }
 
 // ---- checkpoints
@@ -703,7 +722,8 @@ void Job::cut(std::uint32_t /*rank*/, Clock clock) {
 /// A checkpoint for which all workers have come is written, unless something goes wrong.
 void Job::written(std::uint32_t rank, Clock clock, const absl::Status& status) {
   if (power_has_failed_ || archive_ == nullptr) return;
-  if (!status.ok() && !struck_ && !disk_has_failed_ && cutting_[clock] == scenario_.workers) {
+  if (!status.ok() && !struck_ && links_cut_ == 0 && !disk_has_failed_ &&
+      cutting_[clock] == scenario_.workers) {
     fail(fmt::format("worker {} hears that checkpoint {} was not written: {}", rank, clock,
                      status.ToString()));
   }
@@ -764,7 +784,7 @@ bool Job::is_news(const absl::Status& status, bool finds_nobody) const {
                             says("nobody listens") || says("it is gone");
   if (finds_nobody && is_of_nobody) return true;
   return std::any_of(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
-    if (strike.is_harmless()) return false;
+    if (is_harmless(strike)) return false;
     const bool named =
         says(fmt::format("{} {}", strike.is_of_a_server() ? "server" : "worker", strike.victim));
     if (strike.lacks_memory()) return named || says("no room for a region");
@@ -883,6 +903,7 @@ JobResult Job::run() {
           .failovers = failovers_,
           .joins = configurations_.joins(),
           .replacements = replacements_,
+          .links_cut = links_cut_,
           .losses = losses_};
 }
 

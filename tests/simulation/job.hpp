@@ -34,12 +34,13 @@ enum class Model : std::uint8_t {
   kFailover,     ///< servers have copies, which take their places when they die
   kRepair,       ///< the same, and others join, again and again
   kReplacement,  ///< workers die, and other processes take their places
+  kMending,      ///< connections break, and are made again
 };
 inline constexpr std::array kModels = {
-    Model::kBsp,        Model::kSsp,     Model::kEssp,       Model::kBoundedDelay, Model::kAsp,
-    Model::kSequential, Model::kVap,     Model::kABsp,       Model::kMoving,       Model::kIntent,
-    Model::kDeath,      Model::kTrouble, Model::kChurn,      Model::kRows,         Model::kCheckpoints,
-    Model::kFailover,   Model::kRepair,  Model::kReplacement};
+    Model::kBsp,        Model::kSsp,     Model::kEssp,        Model::kBoundedDelay, Model::kAsp,
+    Model::kSequential, Model::kVap,     Model::kABsp,        Model::kMoving,       Model::kIntent,
+    Model::kDeath,      Model::kTrouble, Model::kChurn,       Model::kRows,         Model::kCheckpoints,
+    Model::kFailover,   Model::kRepair,  Model::kReplacement, Model::kMending};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -63,6 +64,7 @@ struct JobResult {
   std::uint64_t failovers = 0;      ///< servers whose place was taken by a copy
   std::uint64_t joins = 0;          ///< copies that have begun later, and got all that the others have
   std::uint64_t replacements = 0;   ///< processes that have taken a worker's place
+  std::uint64_t links_cut = 0;
   std::uint64_t losses = 0;  ///< operations that failed because a row was lost with a dead worker or node
 };
 

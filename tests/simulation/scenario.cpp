@@ -58,6 +58,8 @@ std::string_view to_string(Model model) {
       return "repair";
     case Model::kReplacement:
       return "replacement";
+    case Model::kMending:
+      return "mending";
     case Model::kVap:
       break;
   }
@@ -106,6 +108,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kFailover:
     case Model::kRepair:
     case Model::kReplacement:
+    case Model::kMending:
     case Model::kVap:
       break;
   }
@@ -539,9 +542,54 @@ Scenario make_replacement(std::uint64_t seed) {
   return scenario;
 }
 
+/// A scenario of another model in which connections break, of workers and between copies of servers, some
+/// again and again, and nobody may notice.
+Scenario make_mending(std::uint64_t seed) {
+  constexpr std::array kOf = {Model::kBsp,         Model::kSsp,      Model::kEssp,   Model::kBoundedDelay,
+                              Model::kAsp,         Model::kVap,      Model::kABsp,   Model::kSequential,
+                              Model::kRows,        Model::kRows,     Model::kChurn,  Model::kChurn,
+                              Model::kCheckpoints, Model::kFailover, Model::kRepair, Model::kReplacement};
+  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kMending));
+  const Model of = kOf[below(random, kOf.size())];
+  Scenario scenario = make_scenario(of, seed);
+  const auto moves = [](const TableShape& table) { return table.moves; };
+  for (std::uint64_t other = seed; std::ranges::any_of(scenario.tables, moves);)
+    scenario = make_scenario(of, other += 1'000'003);
+  scenario.network.connections_may_break = true;
+  if (scenario.copies == 1 && scenario.spares == 0) scenario.disasters.clear();
+  const bool is_long = scenario.churn || scenario.checkpoints;
+  const auto add_breaks = [&](std::vector<Strike>& disasters, std::uint32_t servers) {
+    const bool of_server = chance(random, 0.3);
+    const auto choose = [&] {
+      return static_cast<std::uint32_t>(below(random, of_server ? servers : scenario.workers));
+    };
+    std::uint32_t victim = choose();
+    Duration delay{0};
+    for (std::uint64_t breaks = 1 + small(random, 7); breaks > 0; --breaks) {
+      if (chance(random, 0.4)) victim = choose();
+      // Often one breaks while that before it is being mended.
+      delay = delay > Duration(0) && chance(random, 0.5)
+                  ? delay + microseconds(small(random, 2000))
+                  : microseconds(small(random, is_long && chance(random, 0.7) ? 100'000 : 4'000));
+      disasters.push_back({.what = of_server ? Disaster::kServerLinkBreaks : Disaster::kLinkBreaks,
+                           .victim = victim,
+                           .delay = delay,
+                           .copy = static_cast<std::uint32_t>(below(random, scenario.copies)),
+                           .early = chance(random, 0.15)});
+    }
+  };
+  if (!scenario.checkpoints) {
+    add_breaks(scenario.disasters, scenario.servers);
+    return scenario;
+  }
+  for (Life& life : scenario.checkpoints->lives) add_breaks(life.disasters, life.servers);
+  return scenario;
+}
+
 }  // namespace
 
 Scenario make_scenario(Model model, std::uint64_t seed) {
+  if (model == Model::kMending) return make_mending(seed);
   if (model == Model::kReplacement) return make_replacement(seed);
   if (model == Model::kFailover) return make_failover(seed);
   if (model == Model::kRepair) return make_repair(seed);
@@ -686,6 +734,8 @@ std::string to_string(const Strike& strike) {
         return of("node {} dies");
       case Disaster::kLinkBreaks:
         return of("a link of worker {} breaks");
+      case Disaster::kServerLinkBreaks:
+        return of("a link of server {} breaks");
       case Disaster::kWorkerStops:
         return of("worker {} is stopped");
       case Disaster::kServerStops:

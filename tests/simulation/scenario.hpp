@@ -33,6 +33,7 @@ enum class Disaster : std::uint8_t {
   kStranger,          ///< connects to a server and breaks rules, without having been a worker
   kTraitor,           ///< a worker breaks rules
   kWorkerIsReplaced,  ///< it dies, and another process takes its place
+  kServerLinkBreaks,  ///< where it can be mended
 };
 /// A disaster in a job.
 struct Strike {
@@ -49,12 +50,16 @@ struct Strike {
   [[nodiscard]] bool is_stop() const {
     return what == Disaster::kWorkerStops || what == Disaster::kServerStops || what == Disaster::kAllStop;
   }
+  [[nodiscard]] bool breaks_a_link() const {
+    return what == Disaster::kLinkBreaks || what == Disaster::kServerLinkBreaks;
+  }
   [[nodiscard]] bool lacks_memory() const {
     return what == Disaster::kWorkerLacksMemory || what == Disaster::kServerLacksMemory;
   }
   [[nodiscard]] bool is_of_a_server() const {
     return what == Disaster::kServerDies || what == Disaster::kCopyDies || what == Disaster::kNodeDies ||
-           what == Disaster::kServerStops || what == Disaster::kServerLacksMemory;
+           what == Disaster::kServerStops || what == Disaster::kServerLacksMemory ||
+           what == Disaster::kServerLinkBreaks;
   }
   /// The job goes on as if nothing had happened.
   [[nodiscard]] bool is_harmless() const {

@@ -79,7 +79,7 @@ JobResult counts_of(Model model, std::uint64_t seeds) {
          {&JobResult::ended_early, &JobResult::rows_localized, &JobResult::rows_moved_by_intent,
           &JobResult::rows_replicated, &JobResult::replicas_used, &JobResult::checkpoints,
           &JobResult::resumed, &JobResult::failovers, &JobResult::joins, &JobResult::replacements,
-          &JobResult::losses})
+          &JobResult::links_cut, &JobResult::losses})
       all.*count += result.*count;
   }
   return all;
@@ -126,6 +126,10 @@ TEST(ReplacementSimulationTest, OtherProcessesTakeThePlacesOfWorkers) {
   const JobResult counts = counts_of(Model::kReplacement, 100);
   EXPECT_GT(counts.replacements, 80U);
   EXPECT_GT(counts.failovers, 5U);
+}
+
+TEST(MendingSimulationTest, ConnectionsBreak) {
+  EXPECT_GT(counts_of(Model::kMending, 100).links_cut, 150U);
 }
 
 /// A row moves all the time. A worker that is 30 times slower than the others must reach it, too.

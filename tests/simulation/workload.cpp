@@ -702,9 +702,10 @@ absl::Status Workload::pull_what_was_pushed_to_it() {
       continue;
     }
     const std::vector<Key> keys(pulled_[table].begin(), pulled_[table].end());
-    const std::uint64_t before = *world_.reads(session_.rank());
+    const std::optional<std::uint64_t> before = world_.reads(session_.rank());
+    if (!before) return absl::OkStatus();
     RETURN_IF_ERROR(pull_and_check(table, Asked(shape(table), keys, /*as_range=*/false), keys));
-    if (const std::uint64_t reads = *world_.reads(session_.rank()) - before; reads > 0) {
+    if (const std::uint64_t reads = world_.reads(session_.rank()).value_or(*before) - *before; reads > 0) {
       return note_wrong(fmt::format(
           "worker {} needed {} reads at clock {} for rows of table {} ({}) to which it has subscribed", rank_,
           reads, session_.current_clock(), table, to_string(shape(table).model)));
@@ -730,10 +731,10 @@ absl::Status Workload::pull_what_came_back() {
     const bool is_late = session_.is_catching_up();
     RETURN_IF_ERROR(clock(ClockEnd::kBarrier));  // subscribes
     RETURN_IF_ERROR(clock(ClockEnd::kBarrier));
-    if (is_late) continue;
+    if (is_late || !world_.reads(session_.rank())) continue;
     const std::uint64_t before = *world_.reads(session_.rank());
     RETURN_IF_ERROR(pull_and_check(table, asked, one));
-    if (*world_.reads(session_.rank()) == before) continue;
+    if (world_.reads(session_.rank()).value_or(before) == before) continue;
     return note_wrong(
         fmt::format("worker {} had to read key {} of table {} ({}), which it caches, at clock {}", rank_,
                     one.front(), table, to_string(shape(table).model), session_.current_clock()));

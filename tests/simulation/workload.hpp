@@ -31,7 +31,8 @@ class World {
   [[nodiscard]] virtual Identity identity(std::uint32_t rank) const { return {.number = rank}; }
   /// The worker has opened its tables.
   virtual void joined(std::uint32_t /*rank*/) {}
-  /// How many one-sided reads a worker has made; nullopt if they are not counted, or if memory is mapped.
+  /// How many one-sided reads a worker has made; nullopt if they are not counted, perhaps from some moment
+  /// on, or if memory is mapped.
   [[nodiscard]] virtual std::optional<std::uint64_t> reads(std::uint32_t /*rank*/) const { return {}; }
   /// The servers are in this process, so that they know the functions that the workload has registered.
   [[nodiscard]] virtual bool knows_functions() const { return false; }

@@ -41,6 +41,7 @@ struct FaultOptions {
   std::optional<std::uint64_t> fail_at_request;  ///< the request, from 0, that breaks its connection
   double failure_probability = 0;                ///< of each connection to break at a poll
   OperationResult failure = OperationResult::kDeviceError;
+  bool connections_may_break = false;  ///< what the transport says of itself
 };
 
 class FaultyConnection;
@@ -69,6 +70,9 @@ class FaultyTransport final : public Transport {
   [[nodiscard]] TimePoint now() const override { return wrapped_->now(); }
   [[nodiscard]] std::size_t max_message_bytes() const override { return wrapped_->max_message_bytes(); }
   [[nodiscard]] std::string_view name() const override { return wrapped_->name(); }
+  [[nodiscard]] bool connections_may_break() const override {
+    return options_.connections_may_break || wrapped_->connections_may_break();
+  }
 
  private:
   friend class FaultyConnection;

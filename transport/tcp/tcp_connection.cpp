@@ -34,7 +34,8 @@ absl::Status nonsense(std::string_view what) {
 
 absl::Status has_gone(int error) {
   if (error == 0 || error == ECONNRESET || error == EPIPE) return absl::UnavailableError("it closed or died");
-  return absl::UnavailableError(fmt::format("the connection broke: {}", text_of(error)));
+  const std::string what = fmt::format("the connection broke: {}", text_of(error));
+  return error == ETIMEDOUT ? absl::DeadlineExceededError(what) : absl::UnavailableError(what);
 }
 
 }  // namespace
@@ -126,7 +127,7 @@ void TcpConnection::tick() {
   const bool is_silent = known.is_shut ? known.unanswered_probes >= kMostUnansweredProbes
                                        : known.silent >= hub_.options.peer_timeout;
   if (is_silent && silent_looks_ >= kLooksBeforeItIsGone) {
-    fail({.reason = absl::UnavailableError(
+    fail({.reason = absl::DeadlineExceededError(
               fmt::format("its host has not answered for {} ms", known.silent.count()))});
   }
 }

@@ -111,6 +111,7 @@ class TcpTransport final : public Transport {
   [[nodiscard]] TimePoint now() const override { return clock_now(); }
   [[nodiscard]] std::size_t max_message_bytes() const override { return options_.max_message_bytes; }
   [[nodiscard]] std::string_view name() const override { return "tcp"; }
+  [[nodiscard]] bool connections_may_break() const override { return true; }
 
  private:
   enum class Look : std::uint8_t { kQuick, kThorough };

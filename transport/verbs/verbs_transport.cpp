@@ -115,6 +115,7 @@ class VerbsTransport final : public Transport {
   [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now(); }
   [[nodiscard]] std::size_t max_message_bytes() const override { return options_.max_message_bytes; }
   [[nodiscard]] std::string_view name() const override { return "verbs"; }
+  [[nodiscard]] bool connections_may_break() const override { return true; }
 
  private:
   struct Listener final : ManagerUser {
