@@ -4,10 +4,10 @@
 //
 //   never                          the usual choice
 //   age(clocks=1000)               rows that nobody has pushed to for so many clocks
-//   count(least=1,half_life=1000)  rows with fewer pushes, where a push counts half after so many clocks
+//   count(least=1,half_life=1000)  rows with fewer pushes, where a push counts half after so many clocks.
+//                                  A new row begins with `least`, as if it had come often enough before
 //   norm(least=0.001,clocks=100)   rows whose values have a smaller L2 norm, and that nobody has pushed to
-//   for
-//                                  so many clocks
+//                                  for so many clocks
 //   lru(most_mb=1000)              those that nobody has pushed to for the longest time, when memory is short
 //
 // `most_mb` goes with each of them: how much memory all rows of the table may take, with what servers keep
@@ -49,7 +49,11 @@ class EvictionRule {
   [[nodiscard]] std::int64_t clocks_between_sweeps() const;
   [[nodiscard]] bool is_lru() const { return kind_ == Kind::kLru; }
 
-  /// A row is pushed to. `now`: the lane's min clock, here and below.
+  /// Of a new row. `now`: the lane's min clock, here and below.
+  [[nodiscard]] RowUse new_use(std::uint32_t now) const {
+    return {.last_push = now, .pushes = static_cast<float>(least_pushes_)};
+  }
+  /// A row is pushed to.
   void count_push(RowUse& use, std::uint32_t now) const;
   /// The row is to go, unless its norm says otherwise. With lru never.
   [[nodiscard]] bool is_due(const RowUse& use, std::uint32_t now) const;

@@ -145,7 +145,7 @@ absl::StatusOr<Row> SparsePart::add_row(const KeyHash& hash, Key key, std::uint3
   // Only who scans all rows may be reading this one. Release: who sees the key sees the key's values.
   shape_.life.initial.write(key, shape_.type, shape_.width, rows_.values(*row));
   std::atomic_ref(*key_word(*row)).store(key, std::memory_order_release);
-  if (eviction().evicts()) rows_.use(*row) = {.last_push = now};
+  if (eviction().evicts()) rows_.use(*row) = eviction().new_use(now);
   RETURN_IF_ERROR(index_->insert(hash, *row));
   if (!is_new) {
     free_rows_.pop_back();

@@ -58,10 +58,6 @@ BlockTrainer::BlockTrainer(const BlockOptions& options, const Columns& columns, 
       threshold_(kNoThreshold),
       objective_(std::numeric_limits<double>::max()) {}
 
-double BlockTrainer::share_pushed() const {
-  return passed_ == 0 ? 0 : static_cast<double>(pushed_) / static_cast<double>(passed_);
-}
-
 absl::Status BlockTrainer::run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints) {
   if (const nlohmann::json* const saved = checkpoints.resumed()) {
     RETURN_IF_ERROR(restore(*saved));
@@ -265,6 +261,8 @@ absl::Status BlockTrainer::end_pass(IterationReport& report) {
   report.sums[kAllKeys] = static_cast<double>(columns_.size());
   report.sums[kActiveKeys] = static_cast<double>(
       std::count_if(columns_.begin(), columns_.end(), [](const Column& column) { return column.is_active; }));
+  report.sums[kPushedKeys] = static_cast<double>(pushed_);
+  report.sums[kPassedKeys] = static_cast<double>(passed_);
   RETURN_IF_ERROR(parameters_.gather(numbers));
   const double objective = numbers.log_loss + numbers.penalty;
   if (!std::isfinite(objective))

@@ -45,6 +45,9 @@ struct BlockOptions {
 inline constexpr const char* kObjective = "objective";
 inline constexpr const char* kActiveKeys = "active_keys";
 inline constexpr const char* kAllKeys = "keys";
+// Of all passes so far: the keys whose gradients were pushed, and all.
+inline constexpr const char* kPushedKeys = "pushed_keys";
+inline constexpr const char* kPassedKeys = "passed_keys";
 
 class BlockTrainer {
  public:
@@ -57,8 +60,6 @@ class BlockTrainer {
   /// what was saved cannot be of these columns.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop, Checkpoints& checkpoints);
 
-  /// Of the keys of all passes, the share for which gradients were pushed.
-  [[nodiscard]] double share_pushed() const;
   /// The objective hardly fell in the last pass, in which all keys were looked at.
   [[nodiscard]] bool has_converged() const { return has_converged_; }
 

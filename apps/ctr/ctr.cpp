@@ -125,6 +125,7 @@ std::map<std::string, double> ClickThrough::objectives(const std::map<std::strin
   if (const auto objective = sums.find(kObjective); objective != sums.end()) {
     result[kObjective] = objective->second;
     result["share_of_keys_active"] = sums.at(kActiveKeys) / sums.at(kAllKeys);
+    result["share_of_keys_pushed"] = sums.at(kPushedKeys) / sums.at(kPassedKeys);
   }
   if (const auto auc = sums.find(kTestAuc); auc != sums.end()) result["test_auc"] = auc->second;
   return result;

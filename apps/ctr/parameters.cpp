@@ -111,8 +111,12 @@ absl::Status TableParameters::start_from(std::span<const Key> keys, const Number
 }
 
 absl::StatusOr<ScoreTable> ScoreTable::open(Session& session) {
-  auto table = session.table<std::int64_t>(
-      {.name = std::string(kScores), .rows = kScoresRows, .width = kScoresWidth, .consistency = Asp{}});
+  // Most counts are 0, and the others small.
+  auto table = session.table<std::int64_t>({.name = std::string(kScores),
+                                            .rows = kScoresRows,
+                                            .width = kScoresWidth,
+                                            .consistency = Asp{},
+                                            .encoding = "packed"});
   if (!table.ok()) return table.status();
   ScoreTable scores;
   scores.table_ = *table;

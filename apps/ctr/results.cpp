@@ -80,13 +80,15 @@ absl::Status report_memory(Parameters& parameters, Reporter& reporter) {
   nlohmann::json all = nlohmann::json::object();
   for (const auto& [name, memory] : *tables) {
     const auto mb = [](std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-    reporter.print(fmt::format(
-        "{}: {:.1f} MB on the servers, {:.0f} bytes a row: values {:.1f}, state {:.1f}, index {:.1f}, "
-        "counts of keys {:.1f}, books {:.1f} MB",
-        name, mb(memory.bytes()),
-        static_cast<double>(memory.bytes()) / static_cast<double>(std::max<std::uint64_t>(memory.rows, 1)),
-        mb(memory.value_bytes), mb(memory.state_bytes), mb(memory.index_bytes), mb(memory.count_bytes),
-        mb(memory.book_bytes)));
+    std::string text = fmt::format("{}: {:.1f} MB on the servers", name, mb(memory.bytes()));
+    if (memory.rows > 0) {
+      text += fmt::format(", {:.0f} bytes a row",
+                          static_cast<double>(memory.bytes()) / static_cast<double>(memory.rows));
+    }
+    reporter.print(
+        fmt::format("{}: values {:.1f}, state {:.1f}, index {:.1f}, counts of keys {:.1f}, books {:.1f} MB",
+                    text, mb(memory.value_bytes), mb(memory.state_bytes), mb(memory.index_bytes),
+                    mb(memory.count_bytes), mb(memory.book_bytes)));
     // Places of rows that went are used again, so that those that are not are all that is known.
     const std::uint64_t gone = memory.rows_waiting + memory.rows_free;
     std::string left = fmt::format("{}: {} rows are left", name, memory.rows);

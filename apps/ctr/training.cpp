@@ -111,7 +111,6 @@ absl::Status train_blocks(const WorkerRun& run, const Input& input, BlockParamet
                                              : "more --passes would lower the objective further");
   run.reporter.summary("blocks", input.plan.blocks());
   run.reporter.summary("converged", trainer.has_converged());
-  run.reporter.summary("share_of_keys_pushed", trainer.share_pushed());
   return present(run, input, parameters, scores);
 }
 

@@ -52,6 +52,25 @@ TEST(EvictionTest, PushesLoseHalfOfTheirWeightInAHalfLife) {
   EXPECT_FALSE(count.is_due(use, 125));
 }
 
+/// A row that comes as often as is asked for stays from the beginning; another one goes, but not at once.
+TEST(EvictionTest, ANewRowIsTakenForOneThatHasComeOftenEnough) {
+  const EvictionRule count = rule("count(least=2,half_life=20)");
+  const auto clocks_until_due = [&](std::uint32_t gap) {
+    RowUse use = count.new_use(100);
+    count.count_push(use, 100);
+    for (std::uint32_t now = 101; now < 1000; ++now) {
+      if (count.is_due(use, now)) return now - 100;
+      if ((now - 100) % gap == 0) count.count_push(use, now);
+    }
+    return 1000U;
+  };
+  EXPECT_EQ(clocks_until_due(1000), 12) << "pushed to once: 3 count 2 after 11.7 clocks";
+  EXPECT_EQ(clocks_until_due(11), 1000);
+  EXPECT_LT(clocks_until_due(15), 100);
+  EXPECT_FALSE(rule("count").is_due(rule("count").new_use(7), 7)) << "also if nobody has pushed to it";
+  EXPECT_EQ(rule("age").new_use(7).last_push, 7);
+}
+
 TEST(EvictionTest, TheNormCountsOnlyOnceARowHasAged) {
   const EvictionRule norm = rule("norm(least=0.5,clocks=4)");
   EXPECT_EQ(norm.least_norm(), 0.5);

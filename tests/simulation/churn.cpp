@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/return_if_error.hpp"
@@ -30,6 +33,7 @@ class ChurnWorkload {
         scenario_(scenario),
         churn_(*scenario.churn),
         session_(session),
+        number_(world.identity(session.rank()).number),
         saver_(world, scenario, session),
         random_(scenario.seed * 1021 + session.rank() + 1),
         staleness_(consistency::staleness(churn_.model)),
@@ -51,9 +55,11 @@ class ChurnWorkload {
     clock_ = session_.current_clock() - 1;
     if (*saved) RETURN_IF_ERROR(pull());
     for (++clock_; clock_ < scenario_.clocks; ++clock_) {
-      RETURN_IF_ERROR(push());
+      // The process whose place it has taken has done that.
+      if (!session_.is_catching_up()) RETURN_IF_ERROR(push());
       RETURN_IF_ERROR(saver_.is_due(clock_) ? saver_.save({}) : session_.clock());
       if (clock_ + 1 == scenario_.leaves_at[session_.rank()]) return absl::OkStatus();
+      if (session_.is_catching_up()) continue;
       // Who reads in each clock is not far ahead of the others.
       RETURN_IF_ERROR(pull());
       for (std::uint64_t more = below(random_, 4); more > 0; --more)
@@ -61,10 +67,11 @@ class ChurnWorkload {
     }
     RETURN_IF_ERROR(session_.barrier());
     saver_.finish();
-    return absl::OkStatus();
+    return check_that_nothing_waits();
   }
 
  private:
+  [[nodiscard]] Key key(std::uint64_t i) const { return churn_.pairs ? paired_key(i) : sparse_key(i); }
   /// What a push adds to value `at` of the row.
   [[nodiscard]] static std::int64_t unit(std::uint64_t i, std::uint32_t at) {
     return static_cast<std::int64_t>(1'000 * (i + 1) + 100'003 * at + 7);
@@ -109,7 +116,7 @@ class ChurnWorkload {
     std::vector<std::int64_t> updates;
     for (std::uint64_t i = 0; i < churn_.rows; ++i) {
       if (owner(i) != session_.rank() || !is_pushed(i, clock_)) continue;
-      keys.push_back(sparse_key(i));
+      keys.push_back(key(i));
       for (std::uint32_t at = 0; at < churn_.width; ++at) updates.push_back(unit(i, at));
     }
     trace([&] {
@@ -126,7 +133,7 @@ class ChurnWorkload {
       std::iota(rows.begin(), rows.end(), std::uint64_t{0});
     }
     std::vector<Key> keys;
-    for (const std::uint64_t i : rows) keys.push_back(sparse_key(i));
+    for (const std::uint64_t i : rows) keys.push_back(key(i));
     std::vector<std::int64_t> values(rows.size() * churn_.width);
     trace([&] {
       return fmt::format("worker {} after clock {} pulls {} {}", session_.rank(), clock_, rows.size(),
@@ -151,11 +158,11 @@ class ChurnWorkload {
 
   /// A row that comes while the others are read may be missed, or seen twice if it goes and comes.
   absl::Status scan() {
-    return table_.scan([&](Key key, std::span<const std::int64_t> values) -> absl::Status {
+    return table_.scan([&](Key seen, std::span<const std::int64_t> values) -> absl::Status {
       for (std::uint64_t i = 0; i < churn_.rows; ++i) {
-        if (key == sparse_key(i)) return check(i, values);
+        if (seen == key(i)) return check(i, values);
       }
-      return world_.note(Complaint{fmt::format("a scan sees key {}, which nobody has pushed to", key)});
+      return complain(fmt::format("a scan sees key {}, which nobody has pushed to", seen));
     });
   }
 
@@ -172,16 +179,39 @@ class ChurnWorkload {
     std::int64_t most = is_bounded_ ? 0 : scenario_.clocks;
     for (Clock clock = now - staleness_; is_bounded_ && clock <= now + staleness_ + 2; ++clock)
       most = std::max(most, count_before(i, clock, longest));
+    // Who takes another's place pushes again what that one may have pushed in its last clock.
+    if (!consistency::rules_of(churn_.model).holds_updates_back) most += scenario_.spares;
     for (std::uint32_t at = 0; at < values.size(); ++at) {
       const std::int64_t count = values[at] / unit(i, at);
       const bool is_right = values[at] % unit(i, at) == 0 && count <= most && count >= least;
       if (is_right) continue;
-      return world_.note(Complaint{
+      return complain(
           fmt::format("worker {} at clock {} reads {} in value {} of key {}, {} to {} times {} may be there",
-                      session_.rank(), now, values[at], at, i, least, most, unit(i, at))});
+                      session_.rank(), now, values[at], at, i, least, most, unit(i, at)));
     }
     world_.checked(values.size());
     return absl::OkStatus();
+  }
+
+  /// Memory is used again once all have heard of what is gone, or are not there any more. The last worker
+  /// asks when it has done all, and the others have, too, or will have soon.
+  absl::Status check_that_nothing_waits() {
+    if (session_.rank() + 1 < session_.workers()) return absl::OkStatus();
+    constexpr auto kLongestPause = std::chrono::seconds(16);
+    for (Duration pause = std::chrono::milliseconds(1);; pause *= 2) {
+      const absl::StatusOr<TableMemory> memory = table_.memory();
+      RETURN_IF_ERROR(memory.status());
+      if (memory->rows_waiting == 0) return absl::OkStatus();
+      if (pause > kLongestPause)
+        return complain(fmt::format("{} rows that are gone wait for ever", memory->rows_waiting));
+      world_.compute(pause);
+    }
+  }
+
+  /// Who is killed may go on for a while: what it sees is not wrong, and nobody knows it.
+  absl::Status complain(std::string what) {
+    if (world_.identity(session_.rank()).number != number_) return absl::UnavailableError("it is dead");
+    return world_.note(Complaint{std::move(what)});
   }
 
   template <class Line>
@@ -193,6 +223,7 @@ class ChurnWorkload {
   const Scenario& scenario_;
   const Churn& churn_;
   Session& session_;
+  const std::uint32_t number_;  ///< of this process, among all that are this worker one after the other
   Saver saver_;
   std::mt19937_64 random_;
   const Clock staleness_;

@@ -239,6 +239,7 @@ void add_churn(Scenario& scenario, std::mt19937_64& random) {
   }
   churn.encoding = chance(random, 0.3) ? "packed" : chance(random, 0.3) ? "packed(lists=6)" : "auto";
   if (chance(random, 0.2)) churn.cache_rows = 1 + below(random, churn.rows);
+  churn.pairs = scenario.seed % 4 == 2;  // the other seeds keep their meaning
   scenario.churn = churn;
   scenario.tables.clear();
   scenario.disasters.clear();
@@ -512,10 +513,12 @@ Scenario make_replacement(std::uint64_t seed) {
                               Model::kBoundedDelay, Model::kAsp,   Model::kVap, Model::kSequential,
                               Model::kFailover,     Model::kRepair};
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kReplacement));
-  const Model of = kOf[below(random, kOf.size())];
+  const Model drawn = kOf[below(random, kOf.size())];
+  const Model of = seed % 8 == 7 ? Model::kChurn : drawn;  // the other seeds keep their meaning
   Scenario scenario = make_scenario(of, seed);
   // Those with other kinds of work, or with numbers that all workers weigh together.
   const auto is_other = [&] {
+    if (of == Model::kChurn) return false;
     return scenario.churn || !scenario.row_tables.empty() || !scenario.examples.empty() ||
            scenario.tables.empty() ||
            std::any_of(scenario.tables.begin(), scenario.tables.end(), [](const TableShape& table) {
@@ -536,7 +539,7 @@ Scenario make_replacement(std::uint64_t seed) {
     if (chance(random, 0.5)) victim = static_cast<std::uint32_t>(below(random, scenario.workers));
     scenario.disasters.push_back({.what = Disaster::kWorkerIsReplaced,
                                   .victim = victim,
-                                  .delay = microseconds(small(random, 6000)),
+                                  .delay = microseconds(small(random, scenario.churn ? 100'000 : 6000)),
                                   .early = chance(random, 0.2)});
   }
   return scenario;
@@ -807,6 +810,7 @@ std::string to_string(const Scenario& scenario) {
         "come in turns of {}, encoding {}, {} of them cached",
         churn->rows, churn->width, to_string(churn->model), scenario.keys_of_segment, churn->age, churn->turn,
         churn->encoding, std::min(churn->rows, churn->cache_rows));
+    if (churn->pairs) text += ", keys that look alike";
   }
   for (const RowTable& table : scenario.row_tables) {
     text += fmt::format("; {} table {}, {} rows, rule {}", table.sparse ? "sparse" : "dense",

@@ -81,6 +81,7 @@ struct Churn {
   std::int64_t age = 1;   ///< in clocks, when a row goes
   std::int64_t turn = 1;  ///< of so many clocks: its worker pushes to a key in each of them, or in none
   double reads = 0.4;     ///< of the keys, in a pull
+  bool pairs = false;     ///< keys that look alike (sparse_key.hpp)
   std::string encoding = "auto";
   std::uint64_t cache_rows = UINT64_MAX;
 };

@@ -1,4 +1,5 @@
-// Links the functions of the public headers, and runs a whole job: one worker, with its server in a thread.
+// Calls functions of each public header, and runs a whole job: one worker, with its server in a thread. That
+// the shared library has all of them is for ../exports.py to find out.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +16,9 @@
 
 #include <verbena/consistency.hpp>
 #include <verbena/data_cursor.hpp>
+#include <verbena/observer.hpp>
 #include <verbena/server.hpp>
+#include <verbena/server_function.hpp>
 #include <verbena/session.hpp>
 #include <verbena/table.hpp>
 #include <verbena/update_rule.hpp>
@@ -38,6 +41,20 @@ struct Maximum {
   static void predict(Value* row, const Value* update, std::uint32_t width) {
     combine(row, update, width);
   }
+};
+
+struct Doubled {
+  static constexpr std::string_view kName = "doubled";
+  static constexpr bool kChangesRows = true;
+  explicit Doubled(const verbena::FunctionCall& /*call*/) {}
+  template <class Value>
+  void on_row(const verbena::FunctionRow& row, const Value* values) {
+    const std::vector<Value> twice(values, values + row.width());
+    row.push(twice.data());
+    sum += 2 * static_cast<double>(twice[0]);
+  }
+  [[nodiscard]] verbena::FunctionResult result() const { return {.numbers = {sum}}; }
+  double sum = 0;
 };
 
 void require(bool holds, const char* what) {
@@ -70,6 +87,30 @@ void untyped(verbena::Session& session) {
   require_ok(table.pull_async(verbena::KeyRange{1, 2}, std::as_writable_bytes(std::span(&value, 1))).wait());
   require(value == 4 && table.rows() == 4 && table.width() == 1, "bytes are values");
   require(table.value_type() == verbena::ValueType::kInt32, "of their type");
+}
+
+/// Rows of keys that nobody has counted, functions where they lie, and somebody who only looks.
+void sparse(verbena::Session& session, const std::string& server) {
+  const auto table = value_of(session.table<double>({.name = "sparse",
+                                                     .key_space = verbena::KeySpace::kSparse,
+                                                     .width = 2,
+                                                     .consistency = verbena::Asp{}}));
+  const std::vector<verbena::Key> keys{7, 1'000'000'007};
+  require_ok(table.push(keys, std::vector<double>{1, 2, 3, 4}));
+  const auto doubled = value_of(table.call_async("doubled", keys).result());
+  require(doubled.numbers == std::vector<double>{8}, "a function of one's own");
+  std::vector<double> values(4);
+  auto places = value_of(table.locate(keys));
+  require_ok(table.pull(places, values));
+  require(values == std::vector<double>{2, 4, 6, 8}, "it changes rows");
+  require(value_of(table.memory()).rows == 2, "two rows take memory");
+  const auto observer = value_of(verbena::Observer::connect({.servers = {server}}));
+  require(value_of(observer->job()).workers == 1, "an observer knows the job");
+  for (const verbena::ObservedTable& seen : value_of(observer->tables())) {
+    if (seen.options.name != "sparse") continue;
+    require(value_of(observer->call(seen, "norms", verbena::kAllKeys)).numbers[2] == 20, "and its rows");
+    require(value_of(observer->memory(seen)).rows == 2, "and what they take");
+  }
 }
 
 void work(const std::string& server) {
@@ -121,6 +162,7 @@ void work(const std::string& server) {
   require_ok(moving.pull_sample(sample, sampled));
   require(even.draw(random) != 1, "weights weigh");
   untyped(*session);
+  sparse(*session, server);
   require(session->rank() == 0 && session->workers() == 1 && session->current_clock() == 2,
           "a session knows");
   require_ok(session->limit_lead(1));
@@ -141,6 +183,7 @@ void work(const std::string& server) {
 
 int main() {
   require_ok(verbena::register_update_rule<Maximum>());
+  require_ok(verbena::register_server_function<Doubled>());
   require(std::string(verbena_version()).find('.') != std::string::npos, "a version has a point");
   const std::string address = "shm:consumer-" + std::to_string(getpid());
   const std::atomic<bool> stop = false;
@@ -151,6 +194,9 @@ int main() {
   require_ok(served);
   const auto nobody = verbena::Session::connect({.servers = {address}, .timeout_ms = 50});
   require(!nobody.ok(), "nobody listens any more");
+  require(
+      !verbena::newest_checkpoint("no such folder").ok() && !verbena::read_checkpoint("no such folder").ok(),
+      "nothing was saved");
   const auto unused = &verbena::Session::give_up;
   require(unused != nullptr && &verbena_limit_lead != nullptr && &verbena_servers != nullptr, "it is linked");
 }
