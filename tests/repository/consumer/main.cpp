@@ -15,7 +15,9 @@
 
 #include <verbena/consistency.hpp>
 #include <verbena/data_cursor.hpp>
+#include <verbena/observer.hpp>
 #include <verbena/server.hpp>
+#include <verbena/server_function.hpp>
 #include <verbena/session.hpp>
 #include <verbena/table.hpp>
 #include <verbena/update_rule.hpp>
@@ -72,6 +74,31 @@ void untyped(verbena::Session& session) {
   require(table.value_type() == verbena::ValueType::kInt32, "of their type");
 }
 
+struct Count {
+  static constexpr std::string_view kName = "count";
+  explicit Count(const verbena::FunctionCall& /*call*/) {}
+  template <class Value>
+  void on_row(const verbena::FunctionRow& row, const Value* /*values*/) {
+    count += row.width();
+  }
+  verbena::FunctionResult result() const { return {.keys = {}, .numbers = {count}}; }
+  double count = 0;
+};
+
+/// Looks into the job.
+void observe(const std::string& server) {
+  const auto observer = value_of(verbena::Observer::connect({.servers = {server}}));
+  require(value_of(observer->job()).workers == 1, "an observer sees the job");
+  for (const auto& table : value_of(observer->tables())) {
+    if (table.options.name != "rows") continue;
+    require(value_of(observer->memory(table)).rows == 10, "an observer sees tables");
+    require(value_of(observer->call(table, "count", verbena::kAllKeys)).numbers[0] == 20,
+            "servers know a program's functions");
+  }
+  require(!verbena::newest_checkpoint("nowhere").ok() && !verbena::read_checkpoint("nowhere").ok(),
+          "there is no checkpoint");
+}
+
 void work(const std::string& server) {
   setenv("VERBENA_SERVERS", server.c_str(), 1);
   const auto session = value_of(verbena::Session::from_environment());
@@ -121,6 +148,8 @@ void work(const std::string& server) {
   require_ok(moving.pull_sample(sample, sampled));
   require(even.draw(random) != 1, "weights weigh");
   untyped(*session);
+  observe(server);
+  require_ok(session->poll());
   require(session->rank() == 0 && session->workers() == 1 && session->current_clock() == 2,
           "a session knows");
   require_ok(session->limit_lead(1));
@@ -141,6 +170,7 @@ void work(const std::string& server) {
 
 int main() {
   require_ok(verbena::register_update_rule<Maximum>());
+  require_ok(verbena::register_server_function<Count>());
   require(std::string(verbena_version()).find('.') != std::string::npos, "a version has a point");
   const std::string address = "shm:consumer-" + std::to_string(getpid());
   const std::atomic<bool> stop = false;
