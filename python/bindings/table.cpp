@@ -1,7 +1,7 @@
 // Table: pulls, pushes, and all that concerns rows.
 #include "python/bindings/table.hpp"
 
-#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -58,6 +58,23 @@ py::array pull_sample(const PythonTable& table, const Sample& sample, const py::
   const std::span<std::byte> bytes = writable_bytes(values);
   check(table.session->use([&](Session&) { return table.table.pull(sample.keys(), bytes); }, kNested));
   return values;
+}
+
+/// Seconds that so many pulls take here, without Python in between: what python/benchmarks compares its own
+/// to.
+double seconds_of_pulls(const PythonTable& table, const py::object& keys, const py::object& out,
+                        std::uint64_t count) {
+  check_open(table);
+  const GivenKeys given(keys);
+  py::array values = rows_for(table, given.size(), out);
+  const std::span<std::byte> bytes = writable_bytes(values);
+  const auto start = std::chrono::steady_clock::now();
+  check(table.session->use([&](Session&) {
+    absl::Status status;
+    for (std::uint64_t i = 0; i < count && status.ok(); ++i) status = table.table.pull(given.keys(), bytes);
+    return status;
+  }));
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void push(const PythonTable& table, const py::object& keys, const py::object& updates) {
@@ -244,6 +261,7 @@ void define_table(py::module_& module) {
   py::class_<PythonTable>(module, "Table", "Rows of numbers, by key.")
       .def("pull", &pull, py::arg("keys"), py::arg("out") = py::none(),
            "Returns the rows of the keys, [n, width], in a new array or in `out`.")
+      .def("_seconds_of_pulls", &seconds_of_pulls, py::arg("keys"), py::arg("out"), py::arg("count"))
       .def("push", &push, py::arg("keys"), py::arg("updates"),
            "Gives the rows of the keys to the table's rule, which adds them if it has no other.")
       .def("pull_async", &pull_async, py::arg("keys"), py::arg("out") = py::none(), py::arg("after") = none,
