@@ -86,11 +86,21 @@ def in_workers(place, work, **options):
 
 def run_script(script, *arguments, expect=0, timeout=60, **variables):
     """Runs Python with such variables; returns what it has written."""
-    with started(script, *arguments, **variables) as process:
-        output, _ = process.communicate(timeout=timeout)
+    process = started(script, *arguments, **variables)
+    output = finish(process, timeout)
     if expect is not None and process.returncode != expect:
         raise AssertionError(f"ended with {process.returncode}:\n{output}")
     return output
+
+
+def finish(process, timeout=60):
+    """What the process has still written, when it has ended. One that does not end is killed."""
+    with process:
+        try:
+            return process.communicate(timeout=timeout)[0]
+        except BaseException:
+            process.kill()
+            raise
 
 
 def started(script, *arguments, **variables):

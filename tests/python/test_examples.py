@@ -1,15 +1,19 @@
 """The examples learn what they should."""
 
-import os
 import re
-import sys
-import subprocess
 import unittest
 
 import jobs
 
 
 class Examples(unittest.TestCase):
+    def test_the_ten_lines(self):
+        for document in ("README.md", "docs/python.md"):
+            text = (jobs.ROOT / document).read_text(encoding="utf-8")
+            (program,) = re.findall("^```python\n([^`]*verbena.init\\(\\)[^`]*)^```$", text, re.MULTILINE)
+            output = jobs.run_script(program).split("\n")
+            self.assertEqual(output[-3:-1], ["[[  3.   6.   9.  12.]", " [ 30.  60.  90. 120.]]"], output)
+
     def test_matrix_factorization(self):
         example = jobs.ROOT / "python" / "examples" / "matrix_factorization.py"
         data = jobs.ROOT / "data" / "kjv-chapters.tsv.gz"
@@ -18,8 +22,7 @@ class Examples(unittest.TestCase):
         alone = jobs.started(example, str(data))
         together = [jobs.started(example, str(data), **variables, RANK=str(rank)) for rank in range(2)]
         for process in (alone, together[0], together[1]):
-            with process:
-                output, _ = process.communicate(timeout=300)
+            output = jobs.finish(process, timeout=280)
             self.assertEqual(process.returncode, 0, output)
             if process is together[1]:
                 continue

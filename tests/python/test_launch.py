@@ -42,8 +42,7 @@ class Launch(unittest.TestCase):
         port = jobs.free_port()
         running = [jobs.started(TRAIN, **torchrun(rank, 2, port)) for rank in range(2)]
         for rank, process in enumerate(running):
-            with process:
-                output, _ = process.communicate(timeout=60)
+            output = jobs.finish(process)
             self.assertEqual(output.splitlines()[-1:], [f"{rank} 2 10.0"], output)
             self.assertEqual(process.returncode, 0)
 
@@ -73,18 +72,17 @@ for _ in range(100):
         running = [jobs.started(script, **torchrun(rank, 2, port)) for rank in range(2)]
         outputs = []
         for process in running:
-            with process:
-                outputs.append(process.communicate(timeout=60)[0])
+            outputs.append(jobs.finish(process))
             self.assertNotEqual(process.returncode, 0)
         self.assertIn("AbortedError", outputs[0])
         self.assertIn("LookupError: line 7 is missing", outputs[0])
 
     def test_ctrl_c_while_others_are_missing(self):
         script = "import verbena\nprint('waits')\nverbena.init(no_secret=True)\n"
-        with jobs.started(script, **torchrun(0, 2, jobs.free_port())) as process:
-            self.assertEqual(process.stdout.readline(), "waits\n")
-            process.send_signal(signal.SIGINT)
-            output, _ = process.communicate(timeout=30)  # the others have a minute
+        process = jobs.started(script, **torchrun(0, 2, jobs.free_port()))
+        self.assertEqual(process.stdout.readline(), "waits\n")
+        process.send_signal(signal.SIGINT)
+        output = jobs.finish(process, timeout=30)  # the others have a minute
         self.assertIn("KeyboardInterrupt", output)
 
     def test_beside_torch(self):

@@ -122,12 +122,12 @@ class Interrupts(unittest.TestCase):
                       "except KeyboardInterrupt:\n    print('interrupted')\n    raise SystemExit(3)\n")
             running.append((name, jobs.started(script)))
         for name, process in running:
-            with self.subTest(name), process:
+            with self.subTest(name):
                 self.assertEqual(process.stdout.readline(), "waits\n", name)
                 # Not before it waits; should it not yet, the exception comes where it is, which is as well.
                 time.sleep(0.1)
                 process.send_signal(signal.SIGINT)
-                output, _ = process.communicate(timeout=60)
+                output = jobs.finish(process)
                 self.assertIn("interrupted", output)
                 self.assertEqual(process.returncode, 3, output)
 
