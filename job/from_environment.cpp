@@ -231,6 +231,11 @@ transport::BackendOptions how_of(const NetworkOptions& network,
 constexpr const char* kServer = "verbena.server";
 constexpr const char* kVerdict = "verbena.verdict";
 
+/// Whether the program wants to wait no longer.
+Rendezvous::Stopped stop_of(const SessionOptions& options) {
+  return [on_wait = options.on_wait] { return on_wait != nullptr && !on_wait().ok(); };
+}
+
 /// One process of many. All meet three times: before they find out what they need, when each has it, and when
 /// each is connected, so that nobody waits for a process that has failed.
 class Member {
@@ -244,8 +249,8 @@ class Member {
         kToldTransports,
         transport::usable_schemes(transport::Reach::kHosts, how_of(options_.network, nullptr, 1))));
     if (rendezvous_.rank() == 0) RETURN_IF_ERROR(put_secret(rendezvous_));
-    RETURN_IF_ERROR(rendezvous_.fence(kMeetingPatience, [] { return false; }));
-    RETURN_IF_ERROR(meet(prepare(), "prepared"));
+    RETURN_IF_ERROR(rendezvous_.fence(kMeetingPatience, stop_of(options_)));
+    RETURN_IF_ERROR(meet(rendezvous_, prepare(), "prepared", stop_of(options_)));
     options_.servers.clear();
     for (const std::uint32_t rank : with_server_) {
       absl::StatusOr<std::string> address = rendezvous_.get(rank, kServer);
@@ -256,10 +261,11 @@ class Member {
   }
 
   /// `own`: how it went here. If it went well here and not in another process: CANCELLED.
-  static absl::Status meet(Rendezvous& rendezvous, const absl::Status& own, std::string_view what) {
+  static absl::Status meet(Rendezvous& rendezvous, const absl::Status& own, std::string_view what,
+                           const Rendezvous::Stopped& stopped) {
     const std::string key = fmt::format("{}.{}", kVerdict, what);
     const absl::Status told = rendezvous.put(key, own.ok() ? "well" : "failed");
-    const absl::Status met = rendezvous.fence(kMeetingPatience, [] { return false; });
+    const absl::Status met = rendezvous.fence(kMeetingPatience, stopped);
     RETURN_IF_ERROR(own);
     RETURN_IF_ERROR(told);
     RETURN_IF_ERROR(met);
@@ -273,8 +279,6 @@ class Member {
   }
 
  private:
-  absl::Status meet(const absl::Status& own, std::string_view what) { return meet(rendezvous_, own, what); }
-
   /// Finds out who is where and what this process needs; starts a server in the first process of each host.
   absl::Status prepare() {
     RETURN_IF_ERROR(learn_hosts());
@@ -375,7 +379,7 @@ absl::Status find_place(Place& place, const Environment& variable) {
   const absl::StatusOr<Meeting> meeting = find_meeting(options, variable);
   if (!meeting.ok()) return meeting.status();
   absl::StatusOr<std::unique_ptr<PeerRendezvous>> peers =
-      meet_peers(*meeting, options, variable, kMeetingPatience, [] { return false; });
+      meet_peers(*meeting, options, variable, kMeetingPatience, stop_of(place.options));
   if (!peers.ok()) return peers.status();
   return *peers == nullptr ? place_alone(place) : place_among(*std::move(peers), place);
 }
@@ -392,7 +396,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::from_environment(SessionOption
     absl::Status found = job::find_place(place, job::own_environment);
     absl::StatusOr<std::unique_ptr<Session>> session = found.ok() ? connect(place.options) : std::move(found);
     if (place.surroundings != nullptr && place.rendezvous != nullptr) {
-      const absl::Status all = job::Member::meet(*place.rendezvous, session.status(), "connected");
+      const absl::Status all =
+          job::Member::meet(*place.rendezvous, session.status(), "connected", job::stop_of(place.options));
       if (session.ok() && !all.ok()) {
         (*session)->give_up(all).IgnoreError();
         session = all;

@@ -127,6 +127,9 @@ absl::Status Session::give_up(const absl::Status& why) {
 void Session::report(const IterationReport& iteration) {
   if (core_->is_here() && surroundings_ != nullptr) surroundings_->on_iteration(iteration);
 }
+absl::Status Session::poll() {
+  return core_->is_here() ? core_->look_around() : core_->elsewhere();
+}
 void Session::take_over() {
   core_->take_over();
 }

@@ -237,6 +237,12 @@ bool SessionCore::poll() {
   return running_.step(status_) || count > 0;
 }
 
+absl::Status SessionCore::look_around() {
+  poll();
+  look_at_servers(transport_->now());
+  return status_;
+}
+
 void SessionCore::on_event(const transport::Event& event) {
   if (event.connection == nullptr || event.connection->user_data == 0) return;  // of a server that is gone
   ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
@@ -495,6 +501,7 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
   const transport::TimePoint start = transport_->now();
   transport::Duration left = std::chrono::milliseconds(timeout_ms);
   transport::TimePoint now = start;
+  transport::TimePoint next_question = start + kWaitSlice;
   bool done = false;
   do {
     if (!poll() && status_.ok()) {
@@ -508,6 +515,10 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
     const transport::TimePoint before = std::exchange(now, transport_->now());
     left -= std::min<transport::Duration>(now - before, kLongestTurn);
     look_at_servers(now);
+    if (options_.on_wait != nullptr && now >= next_question) {
+      next_question = now + kWaitSlice;
+      if (absl::Status status = options_.on_wait(); !status.ok()) fail(std::move(status));
+    }
     done = !status_.ok() || ready();  // once a turn: ready() may send
     if (!done && left <= transport::Duration::zero()) {
       fail(absl::DeadlineExceededError(

@@ -66,6 +66,8 @@ class SessionCore {
   void give_up(const absl::Status& why);
 
   bool poll();
+  /// For a user who does not wait in a call: poll(), and a look at the servers' signs of life.
+  absl::Status look_around();
   /// Called on hot paths: polls once in so many rows. A call for many more rows still polls only once: after
   /// that, what has been pushed here since the last poll is as fresh as it can be.
   void poll_sometimes(std::uint64_t rows) {

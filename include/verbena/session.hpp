@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,9 +77,15 @@ struct SessionOptions {
   /// host hangs), the session fails with the server's name. At least 2000; 0: never. A shorter time notices
   /// this sooner. A longer time survives longer pauses of a host, for example while a virtual machine is
   /// migrated. The worker's own process raises its heartbeat in a thread that does nothing else, so that the
-  /// worker may compute for as long as it likes.
+  /// worker may compute for as long as it likes. Over tcp and verbs it is also how long the worker tries to
+  /// connect again to a server whose connection has broken; with 0, 5 s.
   std::uint32_t silence_timeout_ms = 5000;
   NetworkOptions network = {};
+  /// Called about ten times a second in the session's thread while a call waits, for programs that have to
+  /// look at something meanwhile: the signals of an interpreter in which they run, for example. If it returns
+  /// an error, the call that waits ends with it, and so does the session. It must not use the session.
+  /// nullptr: nobody is asked. connect() asks once it has reached the servers.
+  std::function<absl::Status()> on_wait = nullptr;
   /// A checkpoint to go on from: the path of its folder, "…/ckpt-20" (docs/checkpoints.md). Tables are opened
   /// with the rows that they had, also on another number of servers, and the first clock is the
   /// checkpoint's. The same for all workers. Empty: the job begins with empty tables, at clock 0.
@@ -376,6 +383,11 @@ class Session {
   /// the reports of all workers for one iteration, shows them, and writes them with --metrics and --report.
   /// Each worker reports the same iterations, in their order.
   void report(const IterationReport& iteration);
+
+  /// Does what can be done now, and never waits: takes what has come, and goes on with operations under way.
+  /// For programs that wait for a Pending in a loop of their own, which then look at Pending::done(). Returns
+  /// the session's error, if it has one.
+  absl::Status poll();
 
   /// From now on the session belongs to the calling thread. REQUIRES: the previous thread has finished using
   /// it, and this thread knows that through something that orders memory: a join, a mutex, a queue.

@@ -428,6 +428,54 @@ TEST(SessionTest, AnotherThreadIsRefusedAndNamed) {
   EXPECT_TRUE(servers.join(std::chrono::seconds(20))[0].ok());
 }
 
+TEST(SessionTest, IsAskedWhileItWaits) {
+  ServerThreads servers({.servers = 1, .workers = 2});
+  std::atomic<int> asked = 0;
+  SessionOptions options = servers.session_options(0);
+  options.on_wait = [&]() -> absl::Status {
+    return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("enough of this");
+  };
+  // The other worker opens the table, and then lets this one wait for it.
+  std::atomic<bool> over = false;
+  std::thread other([&] {
+    auto second = Session::connect(servers.session_options(1));
+    ASSERT_TRUE(second.ok()) << second.status();
+    auto rows = (*second)->table<float>({.name = "rows", .rows = 10, .width = 1, .consistency = Bsp{}});
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  auto session = Session::connect(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  auto rows = (*session)->table<float>({.name = "rows", .rows = 10, .width = 1, .consistency = Bsp{}});
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  const absl::Status ended = (*session)->barrier();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kCancelled) << ended;
+  EXPECT_EQ(message_of(ended), "enough of this");
+  EXPECT_EQ((*session)->clock().code(), absl::StatusCode::kCancelled);  // the session is broken
+  EXPECT_EQ((*session)->poll().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(asked, 3);
+  session->reset();
+  over = true;
+  other.join();
+  servers.join(std::chrono::seconds(20));
+}
+
+TEST(SessionTest, GoesOnByPolling) {
+  const ClusterResult result = run_cluster(
+      {.servers = 2, .workers = 2, .read_path = ReadPath::kCached}, [](Session& session) -> absl::Status {
+        auto table = session.table<float>({.name = "rows", .rows = 10, .width = 1, .consistency = Bsp{}});
+        RETURN_IF_ERROR(table.status());
+        RETURN_IF_ERROR(table->push(KeyRange{0, 10}, std::vector<float>(10, 1)));
+        RETURN_IF_ERROR(session.clock());
+        std::vector<float> values(10);
+        Pending pull = table->pull_async(KeyRange{0, 10}, values);
+        while (!pull.done()) RETURN_IF_ERROR(session.poll());
+        EXPECT_EQ(values, std::vector<float>(10, 2));
+        return pull.wait();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 TEST(SessionTest, GivingUpIsToldToAll) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 3}, [](Session& session) -> absl::Status {

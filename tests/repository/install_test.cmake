@@ -1,4 +1,4 @@
-# cmake -D BUILD=… -D WORK=… -D CONSUMER=… -D COMPILER=… -P install_test.cmake
+# cmake -D BUILD=… -D WORK=… -D CONSUMER=… -D COMPILER=… -D PYTHON=… -P install_test.cmake
 file(REMOVE_RECURSE ${WORK})
 
 function(run)
@@ -12,3 +12,10 @@ run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/consumer_verbena)
 run(${WORK}/build/consumer_static)
 run(${CONSUMER}/late.py ${WORK}/prefix)
+
+# The Python package, where it is built, finds the library where both were put.
+file(GLOB package "${WORK}/prefix/lib/python*/*/verbena")
+if(package AND PYTHON)
+  cmake_path(GET package PARENT_PATH packages)
+  run(${CMAKE_COMMAND} -E env PYTHONPATH=${packages} ${PYTHON} -c "__import__('verbena').init().close()")
+endif()

@@ -36,6 +36,7 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
       {"server", {"include", "base", "checkpoint", "transport", "cluster", "consistency", "protocol"}},
       {"worker", {"include", "base", "checkpoint", "transport", "cluster", "consistency", "protocol"}},
       {"job", {"include", "base", "checkpoint", "transport", "consistency", "protocol", "server", "worker"}},
+      {"python", {"include"}},
       {"apps",
        {"include", "base", "checkpoint", "transport", "cluster", "consistency", "protocol", "server",
         "worker", "job"}},

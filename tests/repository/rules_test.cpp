@@ -108,6 +108,8 @@ TEST(BordersTest, FollowTheTable) {
       {"base/a.hpp", "<verbena/b.hpp>", false},
       {"include/verbena/a.hpp", "<verbena/b.hpp>", true},
       {"include/verbena/a.hpp", "\"worker/b.hpp\"", false},
+      {"python/bindings/a.hpp", "<verbena/b.hpp>", true},
+      {"python/bindings/a.hpp", "\"worker/b.hpp\"", false},
       {"apps/lda/a.hpp", "\"server/b.hpp\"", true},
       {"apps/lda/a.hpp", "\"tests/b.hpp\"", false},
       {"tests/server/a.cpp", "\"worker/b.hpp\"", true},

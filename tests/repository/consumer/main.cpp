@@ -163,6 +163,7 @@ void work(const std::string& server) {
   require(even.draw(random) != 1, "weights weigh");
   untyped(*session);
   sparse(*session, server);
+  require_ok(session->poll());
   require(session->rank() == 0 && session->workers() == 1 && session->current_clock() == 2,
           "a session knows");
   require_ok(session->limit_lead(1));

@@ -1,0 +1,30 @@
+// The module verbena._verbena: what the package takes from the library.
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "python/bindings/definitions.hpp"
+#include "python/bindings/errors.hpp"
+#include "python/bindings/open_session.hpp"
+#include "python/bindings/pending.hpp"
+#include <verbena/consistency.hpp>
+#include <verbena/verbena.h>
+
+PYBIND11_MODULE(_verbena, module) {
+  using namespace verbena::python;  // NOLINT(google-build-using-namespace): the macro's function is outside
+                                    // of any
+  module.doc() = "Verbena's library for Python; use the package verbena.";
+  define_pending(module);
+  define_sampling(module);
+  define_session(module);
+  define_table(module);
+  define_data_cursor(module);
+  define_server(module);
+  define_observer(module);
+  module.def("_close_sessions", &OpenSession::close_all);
+  module.def(
+      "parse_consistency",
+      [](const std::string& text) { return verbena::to_string(value_of(verbena::parse_consistency(text))); },
+      pybind11::arg("text"), "The whole text of what names a model.");
+  module.attr("__version__") = verbena_version();
+}

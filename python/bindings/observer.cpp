@@ -1,0 +1,124 @@
+// Looking at a job without taking part in it.
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "python/bindings/arrays.hpp"
+#include "python/bindings/definitions.hpp"
+#include "python/bindings/errors.hpp"
+#include "python/bindings/lock.hpp"
+#include "python/bindings/named_arguments.hpp"
+#include "python/bindings/pending.hpp"
+#include "python/bindings/records.hpp"
+#include <verbena/observer.hpp>
+
+namespace verbena::python {
+namespace {
+
+/// Threads take turns: while one waits for an answer, another one's call waits for it.
+class PythonObserver {
+ public:
+  explicit PythonObserver(std::unique_ptr<Observer> observer) : observer_(std::move(observer)) {}
+
+  template <class Use>
+  auto use(Use&& use) {
+    const Unlocked unlocked;
+    const std::scoped_lock lock(mutex_);
+    return use(*observer_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<Observer> observer_;
+};
+
+std::unique_ptr<PythonObserver> make_observer(const std::vector<std::string>& servers,
+                                              const py::kwargs& given) {
+  ObserverOptions options{.servers = servers};
+  NamedArguments arguments("Observer", given);
+  arguments.take("timeout_ms", options.timeout_ms);
+  take_network(arguments, options.network);
+  arguments.end();
+  absl::StatusOr<std::unique_ptr<Observer>> observer = absl::UnknownError("");
+  {
+    const Unlocked unlocked;
+    observer = Observer::connect(options);
+  }
+  return std::make_unique<PythonObserver>(value_of(std::move(observer)));
+}
+
+py::object job_record(PythonObserver& observer) {
+  const ObservedJob job = value_of(observer.use([](Observer& own) { return own.job(); }));
+  return py::module_::import("verbena._records")
+      .attr("ObservedJob")(job.servers, job.workers, job.workers_left, job.clock);
+}
+
+py::dict options_record(const ObservedTable& table) {
+  py::dict record;
+  record["rows"] = table.options.rows;
+  record["width"] = table.options.width;
+  record["dtype"] = dtype_of(table.type);
+  record["consistency"] = to_string(table.options.consistency);
+  record["sparse"] = table.options.key_space == KeySpace::kSparse;
+  record["dynamic"] = table.options.allocation == Allocation::kDynamic;
+  record["rule"] = table.options.rule;
+  record["expected_rows"] = table.options.expected_rows;
+  record["initial"] = table.options.initial;
+  record["seed"] = table.options.seed;
+  record["admission"] = table.options.admission;
+  record["eviction"] = table.options.eviction;
+  return record;
+}
+
+py::object call_observed(PythonObserver& observer, const ObservedTable& table, const std::string& function,
+                         const py::object& keys) {
+  std::optional<GivenKeys> given;
+  if (!keys.is_none()) given.emplace(keys);
+  const Keys rows = given ? given->keys() : Keys(kAllKeys);
+  return python_result(
+      value_of(observer.use([&](Observer& own) { return own.call(table, function, rows); })));
+}
+
+py::tuple scan_observed(PythonObserver& observer, const ObservedTable& table) {
+  std::vector<Key> keys;
+  std::vector<double> values;
+  check(observer.use([&](Observer& own) {
+    return own.scan(table, [&](Key key, std::span<const double> row) {
+      keys.push_back(key);
+      values.insert(values.end(), row.begin(), row.end());
+      return absl::OkStatus();
+    });
+  }));
+  const auto rows = static_cast<py::ssize_t>(keys.size());
+  py::array numbers = copy_of(values);
+  return py::make_tuple(copy_of(keys),
+                        numbers.reshape({rows, static_cast<py::ssize_t>(table.options.width)}));
+}
+
+}  // namespace
+
+void define_observer(py::module_& module) {
+  py::class_<ObservedTable>(module, "ObservedTable", "A table of a job that is looked at.")
+      .def_property_readonly("name", [](const ObservedTable& table) { return table.options.name; })
+      .def_property_readonly("options", &options_record);
+  py::class_<PythonObserver>(module, "Observer", "Looks at a running job, without being one of its workers.")
+      .def(py::init(&make_observer), py::arg("servers"))
+      .def("job", &job_record, "How the job is.")
+      .def("tables",
+           [](PythonObserver& observer) {
+             return value_of(observer.use([](Observer& own) { return own.tables(); }));
+           })
+      .def("call", &call_observed, py::arg("table"), py::arg("function"), py::arg("keys") = py::none(),
+           "As Table.call(), of functions that change no rows.")
+      .def(
+          "memory",
+          [](PythonObserver& observer, const ObservedTable& table) {
+            return memory_record(value_of(observer.use([&](Observer& own) { return own.memory(table); })));
+          },
+          py::arg("table"))
+      .def("scan", &scan_observed, py::arg("table"), "All rows, as (keys, values), values as float64.");
+}
+
+}  // namespace verbena::python

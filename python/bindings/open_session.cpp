@@ -1,0 +1,173 @@
+#include "python/bindings/open_session.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "python/bindings/errors.hpp"
+#include "python/bindings/pending.hpp"
+#include "python/bindings/signals.hpp"
+
+namespace verbena::python {
+namespace {
+
+std::set<OpenSession*>& open_sessions() {
+  static auto& all = *new std::set<OpenSession*>;
+  return all;
+}
+
+/// A connection that is being made, in a thread of its own: nothing ends a wait for servers that are not
+/// there, and Ctrl-C must not wait for them.
+struct Opening {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<absl::StatusOr<std::unique_ptr<Session>>> result;
+  std::atomic<bool> is_abandoned = false;
+  std::atomic<bool> is_over = false;  ///< from now on the interpreter's thread has the session
+};
+
+void make_connection(const std::shared_ptr<Opening>& opening, SessionOptions options, bool is_told) {
+  auto made = is_told ? Session::from_environment(std::move(options)) : Session::connect(options);
+  const std::scoped_lock lock(opening->mutex);
+  if (!opening->is_abandoned) opening->result = std::move(made);
+  opening->changed.notify_all();
+}
+
+absl::Status when_waiting(const Opening& opening) {
+  if (opening.is_over) return look_for_signals();
+  return opening.is_abandoned ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
+}  // namespace
+
+OpenSession::OpenSession(std::unique_ptr<Session> session)
+    : session_(std::move(session)), thread_(PyThread_get_thread_ident()), process_(process_number()) {
+  open_sessions().insert(this);
+}
+
+std::shared_ptr<OpenSession> OpenSession::open(SessionOptions options, bool is_told) {
+  const auto opening = std::make_shared<Opening>();
+  options.on_wait = [opening] { return when_waiting(*opening); };
+  const auto is_made = [&] { return opening->result.has_value(); };
+  {
+    const Unlocked unlocked;
+    std::thread maker =
+        thread_without_signals([opening, options, is_told] { make_connection(opening, options, is_told); });
+    std::unique_lock lock(opening->mutex);
+    while (!opening->changed.wait_for(lock, kSignalInterval, is_made)) {
+      lock.unlock();
+      const bool is_interrupted = !look_for_signals().ok();
+      lock.lock();
+      if (!is_interrupted) continue;
+      opening->is_abandoned = true;
+      break;
+    }
+    if (!is_made()) {
+      maker.detach();
+    } else {
+      lock.unlock();
+      maker.join();
+      opening->is_over = true;
+      if (opening->result->ok()) (**opening->result)->take_over();
+    }
+  }
+  // Had the result come in the last moment before an interruption, it would be made for nothing: it is used,
+  // and the exception is raised when it has been closed again.
+  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return std::shared_ptr<OpenSession>(new OpenSession(value_of(*std::move(opening->result))));
+}
+
+const Session& OpenSession::constants() const {
+  if (!is_open()) check(absl::FailedPreconditionError("this session is closed"));
+  return *session_;
+}
+
+OpenSession::Call::Call(OpenSession& session, Place place) : session_(session) {
+  if (!session.is_open()) check(absl::FailedPreconditionError("this session is closed"));
+  if (!session.is_own()) {
+    check(session.session_->poll());  // says whose it is
+    check(absl::FailedPreconditionError("this session is another thread's"));
+  }
+  if (session.calls_ > 0 || (session.calls_back_ > 0 && place == Place::kAlone)) {
+    check(
+        absl::FailedPreconditionError("this session is in the middle of a call, in which a signal's handler "
+                                      "must not use it, and what a scan "
+                                      "calls must only pull"));
+  }
+  ++session.calls_;
+}
+
+bool OpenSession::is_own() const {
+  return thread_ == PyThread_get_thread_ident() && process_ == process_number();
+}
+
+void OpenSession::take_over() {
+  if (!is_open()) check(absl::FailedPreconditionError("this session is closed"));
+  if (process_ != process_number()) check(session_->poll());
+  if (calls_ + calls_back_ > 0)
+    check(absl::FailedPreconditionError("this session is in the middle of a call: it cannot be taken over"));
+  session_->take_over();
+  thread_ = PyThread_get_thread_ident();
+}
+
+void OpenSession::note_begun(const std::shared_ptr<PendingState>& pending) {
+  constexpr std::size_t kFew = 16;
+  // Often enough for arrays not to stay for long, and rarely enough to cost nothing.
+  if (++begun_ > std::max(kFew, under_way_.size())) {
+    begun_ = 0;
+    forget_ended();
+  }
+  if (!pending->is_settled()) under_way_.push_back(pending);
+}
+
+void OpenSession::forget_ended() {
+  std::erase_if(under_way_, [](const std::shared_ptr<PendingState>& pending) { return pending->settle(); });
+}
+
+void OpenSession::close(const std::string& why_given_up) {
+  if (!is_open()) return;
+  if (process_ == process_number()) static_cast<void>(Call(*this, Place::kAlone));  // throws if it is in use
+  end(why_given_up);
+  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+}
+
+void OpenSession::end(const std::string& why_given_up) {
+  open_sessions().erase(this);
+  std::unique_ptr<Session> session = std::move(session_);
+  if (process_ == process_number()) forget_ended();
+  for (const std::shared_ptr<PendingState>& pending : under_way_) pending->abandon();
+  {
+    const Unlocked unlocked;
+    if (!why_given_up.empty()) session->give_up(absl::AbortedError(why_given_up)).IgnoreError();
+    session.reset();
+  }
+  under_way_.clear();  // only now does nothing write into their arrays any more
+}
+
+OpenSession::~OpenSession() {
+  if (!is_open()) return;
+  py::error_scope others;  // what is raised where the last reference goes away
+  if (process_ == process_number()) session_->take_over();
+  end({});
+  if (PyErr_Occurred() != nullptr) PyErr_WriteUnraisable(nullptr);
+}
+
+void OpenSession::close_all(const std::string& why_given_up) {
+  const std::vector<OpenSession*> all(open_sessions().begin(), open_sessions().end());
+  for (OpenSession* const each : all) {
+    if (!open_sessions().contains(each)) continue;
+    const std::shared_ptr<OpenSession> session = each->weak_from_this().lock();
+    if (session == nullptr || session->calls_ + session->calls_back_ > 0) continue;
+    if (session->process_ == process_number()) session->take_over();
+    session->close(why_given_up);
+  }
+}
+
+}  // namespace verbena::python

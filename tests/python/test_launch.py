@@ -1,0 +1,105 @@
+"""init(), alone and among others; and which libraries may be loaded before and after."""
+
+import importlib.util
+import signal
+import unittest
+
+import jobs
+
+TRAIN = """
+import sys
+import numpy, verbena
+with verbena.init(no_secret=True) as session:
+    table = session.table("rows", rows=10, width=2, consistency=verbena.Bsp())
+    for _ in range(5):
+        table.push(range(10), numpy.ones((10, 2), dtype=numpy.float32))
+        session.clock()
+    session.barrier()
+    print(session.rank, session.workers, table.pull([3])[0, 0])
+"""
+
+
+def torchrun(rank, processes, port):
+    """What torchrun tells each process."""
+    return {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port)}
+
+
+class Launch(unittest.TestCase):
+    def test_alone(self):
+        self.assertEqual(jobs.run_script(TRAIN), "0 1 5.0\n")
+
+    def test_alone_without_a_goodbye(self):
+        script = "import verbena; session = verbena.init(); session.table('a', rows=1).push([0], [[1]]); print('done')"
+        self.assertEqual(jobs.run_script(script), "done\n")
+
+    def test_once_only(self):
+        script = ("import verbena\nverbena.init().close()\ntry:\n    verbena.init()\n"
+                  "except verbena.FailedPreconditionError as error:\n    print(error)\n")
+        self.assertIn("has asked for its place in a job already", jobs.run_script(script))
+
+    def test_by_torchruns_variables(self):
+        port = jobs.free_port()
+        running = [jobs.started(TRAIN, **torchrun(rank, 2, port)) for rank in range(2)]
+        for rank, process in enumerate(running):
+            output = jobs.finish(process)
+            self.assertEqual(output.splitlines()[-1:], [f"{rank} 2 10.0"], output)
+            self.assertEqual(process.returncode, 0)
+
+    def test_by_variables_of_ones_own(self):
+        script = f"""
+import os, verbena
+server = verbena.Server("{jobs.free_address('shm')}")
+os.environ["VERBENA_SERVERS"] = server.address
+with verbena.init() as session:
+    print(session.workers)
+print(server.wait())
+"""
+        self.assertEqual(jobs.run_script(script), "1\nTrue\n")
+
+    def test_an_exception_that_ends_a_program_ends_the_job(self):
+        script = """
+import verbena
+session = verbena.init(no_secret=True)
+table = session.table("rows", rows=10, consistency="bsp")
+if session.rank == 1:
+    raise LookupError("line 7 is missing")
+for _ in range(100):
+    session.clock()
+    session.barrier()
+"""
+        port = jobs.free_port()
+        running = [jobs.started(script, **torchrun(rank, 2, port)) for rank in range(2)]
+        outputs = []
+        for process in running:
+            outputs.append(jobs.finish(process))
+            self.assertNotEqual(process.returncode, 0)
+        self.assertIn("AbortedError", outputs[0])
+        self.assertIn("LookupError: line 7 is missing", outputs[0])
+
+    def test_ctrl_c_while_others_are_missing(self):
+        script = "import verbena\nprint('waits')\nverbena.init(no_secret=True)\n"
+        process = jobs.started(script, **torchrun(0, 2, jobs.free_port()))
+        self.assertEqual(process.stdout.readline(), "waits\n")
+        process.send_signal(signal.SIGINT)
+        output = jobs.finish(process, timeout=30)  # the others have a minute
+        self.assertIn("KeyboardInterrupt", output)
+
+    def test_beside_torch(self):
+        if importlib.util.find_spec("torch") is None:
+            self.skipTest("torch is not installed: whether it can be loaded beside it was not tried")
+        for first, second in (("torch", "verbena"), ("verbena", "torch")):
+            script = f"""
+import {first}, {second}
+session = verbena.init()
+table = session.table("rows", rows=10, width=2)
+keys = torch.tensor([1, 2])
+table.push(keys, torch.ones(2, 2))
+print(torch.from_numpy(table.pull(keys)).sum().item())
+session.close()
+"""
+            self.assertEqual(jobs.run_script(script), "4.0\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
