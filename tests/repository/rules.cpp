@@ -409,6 +409,32 @@ Violations machine_paths(const std::vector<File>& tree) {
   return lines_matching(tree, kPath, "a path of somebody's machine");
 }
 
+Violations stale_versions(const std::vector<File>& tree) {
+  static const std::regex kDefined(R"re(\bkVersion = (\d+);)re");
+  static const std::regex kNamed(R"re(\b[Vv]ersion,? (\d+)\b)re");
+  std::string version = "none";
+  for (const File& file : tree) {
+    std::smatch match;
+    if (file.path == "protocol/messages.hpp" && std::regex_search(file.text, match, kDefined))
+      version = match[1];
+  }
+  Violations violations;
+  std::size_t named = 0;
+  for (const File& file : tree) {
+    if (file.path != "docs/protocol.md") continue;
+    for_each_line(file.text, [&](std::size_t number, const std::string& line) {
+      std::smatch match;
+      if (!std::regex_search(line, match, kNamed)) return;
+      ++named;
+      if (match[1] != version)
+        violations.push_back(fmt::format("{}:{}: version {}; protocol/messages.hpp says {}", file.path,
+                                         number, match.str(1), version));
+    });
+  }
+  if (named == 0) violations.emplace_back("docs/protocol.md: names no version");
+  return violations;
+}
+
 Violations unfinished_marks(const std::vector<File>& tree) {
   // Made of pieces, so that this file does not break its own rule.
   static const std::regex kMark(std::string("\\b(") + "TO" + "DO|FIX" + "ME|X" + "XX)\\b");

@@ -49,6 +49,8 @@ Violations scheme_literals(const std::vector<File>& tree);
 Violations own_partitions(const std::vector<File>& tree);
 /// No absolute path that is only valid on somebody's machine.
 Violations machine_paths(const std::vector<File>& tree);
+/// docs/protocol.md names the protocol's version wherever it names one.
+Violations stale_versions(const std::vector<File>& tree);
 /// No note of something left to do.
 Violations unfinished_marks(const std::vector<File>& tree);
 /// Links in documents lead to files, folders and headings that exist. Links to images and into data/ are not

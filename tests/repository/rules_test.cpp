@@ -57,6 +57,9 @@ TEST(RepositoryTest, DividesTablesInOnePlace) {
 TEST(RepositoryTest, NamesNoMachine) {
   EXPECT_THAT(machine_paths(this_repository()), IsEmpty());
 }
+TEST(RepositoryTest, DescribesTheProtocolThatItHas) {
+  EXPECT_THAT(stale_versions(this_repository()), IsEmpty());
+}
 TEST(RepositoryTest, IsFinished) {
   EXPECT_THAT(unfinished_marks(this_repository()), IsEmpty());
 }
@@ -265,6 +268,17 @@ TEST(MachinePathsTest, AreFound) {
   EXPECT_THAT(
       machine_paths(one("a.cpp", std::string("open(\"/dev/shm/x\"); #include \"ho") + "me/wo" + "rk/x\"")),
       IsEmpty());
+}
+
+TEST(StaleVersionsTest, AreFound) {
+  const auto with = [](const std::string& page) {
+    return std::vector<File>{{.path = "protocol/messages.hpp", .text = "constexpr int kVersion = 7;"},
+                             {.path = "docs/protocol.md", .text = page}};
+  };
+  EXPECT_THAT(stale_versions(with("Version 7, little-endian.\n| 4 | version, 7 |\n")), IsEmpty());
+  EXPECT_THAT(stale_versions(with("Version 7, little-endian.\n| 4 | version, 6 |\n")),
+              ElementsAre(StartsWith("docs/protocol.md:2: ")));
+  EXPECT_THAT(stale_versions(with("Little-endian.\n")), SizeIs(1));
 }
 
 TEST(UnfinishedTest, IsFound) {
