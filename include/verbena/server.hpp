@@ -42,7 +42,8 @@ struct ServerOptions {
   /// fails, even if it outlives workers: a stopped process may go on later and write into rows that other
   /// workers were given meanwhile. At least 2000; 0: never. A shorter time notices this sooner. A longer time
   /// survives longer pauses of a host, for example while a virtual machine is migrated. Computing does not
-  /// count as silence.
+  /// count as silence. Over tcp and verbs it is also how long the server waits for a worker whose connection
+  /// has broken; with 0, 5 s. Not with a dynamic table: then the job fails at once.
   std::uint32_t silence_timeout_ms = 5000;
   NetworkOptions network = {};
   /// For this project's own programs: where to learn which copies each server has. Then `address` is that of
