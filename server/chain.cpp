@@ -231,13 +231,10 @@ absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
                     follow.server, follow.servers, follow.lanes, follow.workers, options_.rank,
                     options_.servers, lanes_, options_.workers));
   }
-  if (follower_ != nullptr && transport_.connections_may_break() && follow.configuration >= number_) {
-    // It has another connection, and its end of the one before is known to nobody here yet.
-    Peer& before = *follower_;
-    lose_follower();
-    host_.drop(before);
-  }
-  if (!is_replicated() || follower_address_.empty() || follower_ != nullptr ||
+  // It has another connection, and the end of the one before is not known here yet.
+  const bool is_back =
+      follower_ != nullptr && transport_.connections_may_break() && follow.configuration == number_;
+  if (!is_replicated() || follower_address_.empty() || (follower_ != nullptr && !is_back) ||
       follow.configuration > number_) {
     // One that knows a newer configuration comes again.
     return absl::UnavailableError(
@@ -250,6 +247,13 @@ absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
                                                      std::chrono::milliseconds(options_.silence_timeout_ms)};
   peer.watch = std::make_unique<transport::HeartbeatWatch>(transport_, bounds);
   RETURN_IF_ERROR(peer.watch->watch(*peer.connection, follow.heartbeat.as<transport::RemoteDescriptor>()));
+  if (is_back) {
+    Peer& before = *follower_;
+    lose_follower();
+    host_.drop(before);
+    waits_since_ = transport_.now();
+    waits_for_ = fmt::format("the copy at {}", follower_address_);
+  }
   if (follow.has_image) RETURN_IF_ERROR(log_.follow(sender->get(), follow.records));
   follower_wants_image_ = !follow.has_image;
   peer.log = *std::move(sender);

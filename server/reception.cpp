@@ -43,6 +43,7 @@ bool Reception::must_wait(const protocol::Hello& hello) {
   const bool takes_its_place = job_.options.replaces_workers && replaces(hello);
   const bool is_back = may_be_back(hello) && hello.incarnation == known.incarnation;
   if ((takes_its_place || is_back) && known.connection != nullptr) {
+    if (!check_claims(hello).ok()) return false;  // it is refused
     if (job_.transport.connections_may_break()) host_.break_with(known);
     return true;
   }
@@ -53,7 +54,9 @@ bool Reception::must_wait(const protocol::Hello& hello) {
 
 /// It was a worker of this copy before.
 bool Reception::may_be_back(const protocol::Hello& hello) const {
-  return hello.is_back && job_.transport.connections_may_break();
+  if (!hello.is_back || !host_.waits_for_connections()) return false;
+  const Peer* const known = job_.workers[hello.worker];
+  return known == nullptr || known->pid == 0 || known->pid == hello.pid;
 }
 
 bool Reception::replaces(const protocol::Hello& hello) const {
@@ -70,7 +73,8 @@ void Reception::take_waiting() {
   }
 }
 
-absl::Status Reception::check(const protocol::Hello& hello) const {
+/// Whatever there is of the worker already.
+absl::Status Reception::check_claims(const protocol::Hello& hello) const {
   const ServerOptions& options = job_.options;
   const Chain& chain = job_.chain;
   if (hello.workers != options.workers || hello.servers != options.servers || hello.server != options.rank) {
@@ -99,13 +103,6 @@ absl::Status Reception::check(const protocol::Hello& hello) const {
     return absl::FailedPreconditionError(fmt::format(
         "worker {} has left the job: nobody is to take its place (pid {})", hello.worker, hello.pid));
   }
-  const bool may_come = known == nullptr || replaces(hello) ||
-                        (chain.is_replicated() && (known->messages == 0 || hello.is_back)) ||
-                        may_be_back(hello);
-  if (!may_come || (known != nullptr && known->connection != nullptr)) {
-    return absl::AlreadyExistsError(fmt::format(
-        "worker {} is connected already: refused a second one (pid {})", hello.worker, hello.pid));
-  }
   if (hello.inbox_bytes < protocol::kMinRingBytes || hello.inbox_bytes > protocol::kMaxRingBytes ||
       hello.push_ring.length_bytes < protocol::kMinRingBytes ||
       hello.push_ring.length_bytes > protocol::kMaxRingBytes) {
@@ -117,6 +114,20 @@ absl::Status Reception::check(const protocol::Hello& hello) const {
     return absl::InvalidArgumentError(fmt::format(
         "worker {} asks for an inbox of {} bytes; servers with copies take messages of {} at most",
         hello.worker, hello.inbox_bytes, protocol::kMaxLoggedBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reception::check(const protocol::Hello& hello) const {
+  RETURN_IF_ERROR(check_claims(hello));
+  const Chain& chain = job_.chain;
+  const Peer* const known = job_.workers[hello.worker];
+  const bool may_come = known == nullptr || replaces(hello) ||
+                        (chain.is_replicated() && (known->messages == 0 || hello.is_back)) ||
+                        may_be_back(hello);
+  if (!may_come || (known != nullptr && known->connection != nullptr)) {
+    return absl::AlreadyExistsError(fmt::format(
+        "worker {} is connected already: refused a second one (pid {})", hello.worker, hello.pid));
   }
   return absl::OkStatus();
 }
@@ -152,6 +163,7 @@ absl::StatusOr<Peer*> Reception::connect(Peer& newcomer, const protocol::Hello& 
   peer.inbox->set_credit(hello.inbox_credit.as<transport::RemoteDescriptor>());
   peer.connection->set_peer_name(fmt::format("worker {} (pid {})", hello.worker, hello.pid));
   peer.worker = hello.worker;
+  peer.pid = hello.pid;
   peer.node = hello.node;
   peer.comes_as = hello.incarnation;
   peer.welcome =

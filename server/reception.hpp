@@ -38,6 +38,8 @@ class Reception {
     virtual void give_back(std::uint32_t lane, PushBuffer* buffer) = 0;
     /// A connection was taken from its peer, which is nobody any more.
     virtual void forget_nobodies() = 0;
+    /// A worker whose connection breaks may come back.
+    [[nodiscard]] virtual bool waits_for_connections() const = 0;
     /// The worker is on another connection than the one that is known, which is to end.
     virtual void break_with(Peer& worker) = 0;
     /// The worker has its welcome. `is_back`: it had tables of another copy of this server, or of this one.
@@ -72,6 +74,7 @@ class Reception {
   [[nodiscard]] bool must_wait(const protocol::Hello& hello);
   [[nodiscard]] bool may_be_back(const protocol::Hello& hello) const;
   [[nodiscard]] bool replaces(const protocol::Hello& hello) const;
+  [[nodiscard]] absl::Status check_claims(const protocol::Hello& hello) const;
   [[nodiscard]] absl::Status check(const protocol::Hello& hello) const;
   absl::StatusOr<Peer*> connect(Peer& newcomer, const protocol::Hello& hello);
   Peer& place_of(Peer& newcomer, std::uint32_t worker);

@@ -472,8 +472,9 @@ absl::Status Server::check_rings(const Peer& peer, const TableShard& shard) {
 absl::Status Server::tell_opened(Peer& peer, const TableShard& shard) {
   peer.waits_for_table = false;
   ++peer.tables_opened;
-  // Nor is it told of it if the connection is that of the process that takes its place.
-  if (peer.connection == nullptr || peer.welcome) return absl::OkStatus();
+  // Nor is it told of it if the connection is that of the process that takes its place, or gone: who comes
+  // back is told of all.
+  if (peer.connection == nullptr || peer.closed || peer.welcome) return absl::OkStatus();
   list_announcements(peer, shard);
   return announce(peer);
 }
@@ -575,7 +576,7 @@ bool Server::step_opening() {
   if (opening_.empty() || !status_.ok()) return false;
   return opening_.step(
       [&](std::uint32_t table, Peer& peer) {
-        if (peer.left || peer.closed || !peer.waits_for_table) return;
+        if (peer.left || !peer.waits_for_table) return;
         if (absl::Status status = tell_opened(peer, shards_[table]); !status.ok()) reject(peer, status);
       },
       [&](const absl::Status& status) { fail(status); });
@@ -799,6 +800,7 @@ void Server::dismiss_copies() {
 /// No clock waits for it any more.
 void Server::part_from(Peer& peer) {
   peer.left = true;
+  peer.missed_until = transport::TimePoint::max();
   ++progress_.left;
   saving_.on_left(peer);
   if (clock_board_.is_mapped()) clock_board_.leave(peer.worker);
@@ -832,6 +834,11 @@ void Server::lose(Peer& peer, const absl::Status& why) {
     misses_until_ = std::min(misses_until_, peer.missed_until);
     return;
   }
+  go_on_without(peer, why);
+}
+
+/// Nobody comes back, or takes its place. If the job cannot go on without it, it fails.
+void Server::go_on_without(Peer& peer, const absl::Status& why) {
   if (!options_.outlives_workers || !shards_.wait_for_no_clock() || !status_.ok()) return fail(why);
   spdlog::warn("the job goes on without a worker: {}", std::string(why.message()));
   if (lost_.ok()) lost_ = why;
@@ -858,9 +865,12 @@ void Server::give_up_waiting() {
   const transport::TimePoint now = transport_.now();
   if (now < misses_until_) return;
   misses_until_ = transport::TimePoint::max();
-  for (const Peer* const peer : workers_) {
+  for (Peer* const peer : workers_) {
     if (peer == nullptr || peer->missed_until == transport::TimePoint::max()) continue;
-    if (now >= peer->missed_until) return fail(absl::UnavailableError(peer->lost_because));
+    if (now >= peer->missed_until) {
+      peer->missed_until = transport::TimePoint::max();
+      go_on_without(*peer, absl::UnavailableError(peer->lost_because));
+    }
     misses_until_ = std::min(misses_until_, peer->missed_until);
   }
 }
@@ -875,6 +885,7 @@ bool Server::says_again(const Peer& worker) const {
 void Server::break_with(Peer& worker) {
   if (worker.closed) return;
   drop(worker);
+  if (worker.left) return;
   lose(worker, absl::UnavailableError(fmt::format("{} connects again", worker.connection->peer_name())));
 }
 

@@ -140,8 +140,8 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
   void lose(Peer& peer, const absl::Status& why);
+  void go_on_without(Peer& peer, const absl::Status& why);
   [[nodiscard]] bool waits_for_others() const;
-  [[nodiscard]] bool waits_for_connections() const;
   void give_up_waiting();
   [[nodiscard]] bool says_again(const Peer& worker) const;
   void dismiss_copies();
@@ -174,6 +174,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   void reject(Peer& peer, const absl::Status& because) override;
   void give_back(std::uint32_t lane, PushBuffer* buffer) override;
   void forget_nobodies() override { dropped_ = true; }
+  [[nodiscard]] bool waits_for_connections() const override;
   void break_with(Peer& worker) override;
   absl::Status welcomed(Peer& worker, bool is_back) override;
   void replaced(Peer& worker) override;

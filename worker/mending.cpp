@@ -18,6 +18,8 @@ namespace {
 /// An attempt to connect is short: a configuration may come meanwhile in which the server is elsewhere.
 constexpr auto kAttempt = std::chrono::milliseconds(50);
 constexpr auto kBetweenAttempts = std::chrono::milliseconds(5);
+/// To a server that is nowhere else, perhaps on a host that is far away.
+constexpr auto kLongAttempt = std::chrono::seconds(1);
 /// To the process that was lost, if it has copies: most likely it is gone for good.
 constexpr auto kBetweenAttemptsToTheSame = std::chrono::milliseconds(100);
 
@@ -102,6 +104,10 @@ bool Mending::lose(ServerLink& link) {
   link.lost_address = addresses_[link.server];
   link.next_attempt = transport::TimePoint::min();
   link.reads.end_all();
+  // The checkpoint that it asks for fails with the link.
+  std::erase_if(link.unsaid, [](const protocol::ControlMessage& message) {
+    return std::holds_alternative<protocol::SaveRows>(message);
+  });
   session_.running_.on_lost_server(link);
   session_.checkpointing_.on_lost_server(link.server);
   if (has_copies()) source_->expect_change();
@@ -197,7 +203,8 @@ std::string Mending::address_to_try(ServerLink& link) {
 bool Mending::reconnect(ServerLink& link) {
   const std::string address = address_to_try(link);
   if (address.empty()) return false;
-  auto connection = session_.transport_->connect(address, session_.now() + kAttempt);
+  const transport::Duration attempt = has_copies() ? transport::Duration(kAttempt) : kLongAttempt;
+  auto connection = session_.transport_->connect(address, session_.now() + attempt);
   if (!connection.ok()) return false;
   addresses_[link.server] = address;
   // What came from there late is for nobody.

@@ -1,5 +1,6 @@
-// What a worker has said to one server that has copies, and that not all copies are known to have: it is said
-// again to the copy that takes the server's place (server/log.hpp). Messages stay where they were sent from.
+// What a worker has said to one server, and what that, or with copies not all of them, are known to have: it
+// is said again over another connection, or to the copy that takes the server's place (server/log.hpp).
+// Messages stay where they were sent from.
 #pragma once
 
 #include <array>

@@ -99,12 +99,12 @@ struct ServerLink {
   /// The connection ends first: what it has under way may be in the memory of the rings.
   ~ServerLink() { connection.reset(); }
 
-  /// Of a server that has copies (mending.hpp); of others always kUp.
+  /// See mending.hpp.
   enum class State : std::uint8_t { kUp, kLost, kJoining };
 
   std::uint32_t server = 0;
   State state = State::kUp;
-  std::unique_ptr<SentMessages> sent;  ///< nullptr: the server has no copies
+  std::unique_ptr<SentMessages> sent;  ///< nullptr: the link cannot be mended
   bool has_welcome = false;            ///< while it is kJoining
   transport::TimePoint lost_at;
   transport::TimePoint next_attempt;

@@ -147,11 +147,14 @@ void SessionCore::control(ServerLink& link, const protocol::ControlMessage& mess
 /// To a copy that has just taken its server's place: what the server was told, and may not have passed on.
 void SessionCore::say_what_may_be_lost(ServerLink& link) {
   say(link, protocol::Adopted{mending_.configuration()});
+  if (left_) {  // the server may know that, and then hears nothing else
+    link.unsaid.clear();
+    return say(link, protocol::Goodbye{});
+  }
   if (is_opening_ && link.shards.size() <= opening_.table) say(link, opening_);
   if (link.server == 0 && said_end_ >= 0) say(link, protocol::EndIteration{said_end_});
   if (link.server == 0 && checkpointing_.said()) say(link, *checkpointing_.said());
   for (; !link.unsaid.empty(); link.unsaid.pop_front()) say(link, link.unsaid.front());
-  if (left_) say(link, protocol::Goodbye{});
 }
 
 void SessionCore::say(ServerLink& link, const protocol::ControlMessage& message) {
