@@ -1,9 +1,15 @@
 // Whole jobs over a transport that delays requests and events, splits transfers and breaks connections.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <chrono>
+#include <memory>
+#include <vector>
 
 #include "tests/cluster/cluster.hpp"
+#include "tests/cluster/peer.hpp"
 #include "tests/cluster/promises.hpp"
 
 namespace verbena::testing {
@@ -69,6 +75,70 @@ INSTANTIATE_TEST_SUITE_P(Models, MendingTest,
                            std::erase(name, ':');
                            return name;
                          });
+
+/// A server and two workers whose connections may break, but do not by themselves.
+class AbsenceTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t kSilenceMs = transport::kMinSilenceTimeoutMs;
+  static ClusterOptions options() {
+    ClusterOptions options = over({.connections_may_break = true}, 1);
+    options.servers = 1;
+    options.silence_timeout_ms = kSilenceMs;
+    return options;
+  }
+  /// Worker 1, which does nothing.
+  std::unique_ptr<Peer> connect() {
+    const SessionOptions of_it = servers_.session_options(1);
+    transports_.push_back(of_it.transport);
+    return std::make_unique<Peer>(
+        *of_it.transport,
+        *of_it.transport->connect(of_it.servers[0], of_it.transport->now() + Peer::kPatience));
+  }
+  static protocol::Hello hello(bool is_back, std::uint32_t pid = 0) {
+    return {.worker = 1, .workers = 2, .pid = pid, .server = 0, .servers = 1, .is_back = is_back};
+  }
+
+  ServerThreads servers_{options()};
+  std::vector<std::shared_ptr<transport::Transport>> transports_;
+};
+
+TEST_F(AbsenceTest, AServerThatStaysAwayIsNamed) {
+  const auto worker = connect();
+  worker->say_hello(hello(false));
+  auto session = Session::connect(servers_.session_options(0));
+  ASSERT_TRUE(session.ok()) << session.status();
+  servers_.stop(0);
+  const auto table = (*session)->table<float>({.name = "rows", .rows = 1, .width = 1});
+  EXPECT_EQ(table.status().code(), absl::StatusCode::kUnavailable) << table.status();
+  EXPECT_THAT(message_of(table.status()),
+              ::testing::HasSubstr(fmt::format("it could not be reached again for {} ms", kSilenceMs)));
+}
+
+TEST_F(AbsenceTest, AWorkerThatStaysAwayEndsTheJobLater) {
+  auto worker = connect();
+  worker->say_hello(hello(false));
+  worker->hear<protocol::Welcome>();
+  const auto begin = std::chrono::steady_clock::now();
+  worker.reset();
+  const absl::Status server = servers_.join(Peer::kPatience)[0];
+  EXPECT_EQ(server.code(), absl::StatusCode::kUnavailable) << server;
+  EXPECT_THAT(message_of(server), ::testing::HasSubstr(fmt::format("worker 1 (pid {})", ::getpid())));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(kSilenceMs));
+}
+
+/// Whether or not the server has noticed that the connection before has ended.
+TEST_F(AbsenceTest, OnlyTheSameProcessIsBack) {
+  const auto worker = connect();
+  worker->say_hello(hello(false));
+  worker->hear<protocol::Welcome>();
+  const auto impostor = connect();
+  impostor->say_hello(hello(true, static_cast<std::uint32_t>(::getpid()) + 1));
+  EXPECT_THAT(impostor->hear<protocol::Failed>().reason, ::testing::HasSubstr("is connected already"));
+  EXPECT_TRUE(worker->connection().status().ok());
+  const auto back = connect();
+  back->say_hello(hello(true));
+  EXPECT_EQ(back->hear<protocol::Welcome>().messages, 0U);
+}
 
 TEST(FailuresTest, ABrokenConnectionEndsTheJobOnAllSides) {
   // While the job begins, and in the middle of training.

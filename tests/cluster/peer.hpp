@@ -56,9 +56,10 @@ class Peer {
                                          .local = std::as_writable_bytes(std::span(bytes))};
     return connection_->post({&request, 1}) == 1;
   }
-  /// Says hello as the worker that `who` describes, with this peer's process, rings and heartbeat.
+  /// Says hello as the worker that `who` describes, with this peer's rings and heartbeat, and its process if
+  /// none is said.
   void say_hello(protocol::Hello who) {
-    who.pid = static_cast<std::uint32_t>(::getpid());
+    if (who.pid == 0) who.pid = static_cast<std::uint32_t>(::getpid());
     who.inbox_bytes = kRingBytes;
     who.push_ring = protocol::Descriptor::of(receiver_->descriptor());
     who.inbox_credit = protocol::Descriptor::of(sender_->credit_descriptor());
