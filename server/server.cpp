@@ -913,6 +913,9 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
 }
 
 void Server::reject(Peer& peer, const absl::Status& because) {
+  // What cannot be done over a connection that has broken is no fault of the worker's: an event will say so.
+  const bool has_broken = peer.connection != nullptr && !peer.connection->status().ok();
+  if (has_broken && peer.is_worker() && waits_for_connections()) return;
   const absl::Status why = base::printable(because);  // it may quote what the peer has said
   peer.refused = true;
   if ((peer.is_worker() && workers_[peer.worker] == &peer) || peer.is_copy()) {

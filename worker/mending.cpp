@@ -18,8 +18,9 @@ namespace {
 /// An attempt to connect is short: a configuration may come meanwhile in which the server is elsewhere.
 constexpr auto kAttempt = std::chrono::milliseconds(50);
 constexpr auto kBetweenAttempts = std::chrono::milliseconds(5);
-/// To a server that is nowhere else, perhaps on a host that is far away.
-constexpr auto kLongAttempt = std::chrono::seconds(1);
+/// To a server that is nowhere else, and perhaps on a host that is far away, each one takes twice as long as
+/// the one before: who waits for it has no time for others.
+constexpr transport::Duration kLongestAttempt = std::chrono::seconds(1);
 /// To the process that was lost, if it has copies: most likely it is gone for good.
 constexpr auto kBetweenAttemptsToTheSame = std::chrono::milliseconds(100);
 
@@ -103,6 +104,7 @@ bool Mending::lose(ServerLink& link) {
   link.state = ServerLink::State::kLost;
   link.lost_address = addresses_[link.server];
   link.next_attempt = transport::TimePoint::min();
+  link.attempt = kAttempt;
   link.reads.end_all();
   // The checkpoint that it asks for fails with the link.
   std::erase_if(link.unsaid, [](const protocol::ControlMessage& message) {
@@ -203,9 +205,11 @@ std::string Mending::address_to_try(ServerLink& link) {
 bool Mending::reconnect(ServerLink& link) {
   const std::string address = address_to_try(link);
   if (address.empty()) return false;
-  const transport::Duration attempt = has_copies() ? transport::Duration(kAttempt) : kLongAttempt;
-  auto connection = session_.transport_->connect(address, session_.now() + attempt);
-  if (!connection.ok()) return false;
+  auto connection = session_.transport_->connect(address, session_.now() + link.attempt);
+  if (!connection.ok()) {
+    if (!has_copies()) link.attempt = std::min(2 * link.attempt, kLongestAttempt);
+    return false;
+  }
   addresses_[link.server] = address;
   // What came from there late is for nobody.
   link.connection->user_data = 0;
@@ -223,6 +227,10 @@ bool Mending::reconnect(ServerLink& link) {
   link.has_welcome = false;
   link.state = ServerLink::State::kJoining;
   absl::StatusOr<protocol::Hello> hello = prepare_hello(link, session_.ground());
+  if (!hello.ok() && !link.connection->status().ok()) {  // it has broken again
+    link.state = ServerLink::State::kLost;
+    return false;
+  }
   if (!hello.ok()) {
     link.is_refused = true;
     session_.fail(hello.status());

@@ -108,6 +108,7 @@ struct ServerLink {
   bool has_welcome = false;            ///< while it is kJoining
   transport::TimePoint lost_at;
   transport::TimePoint next_attempt;
+  transport::Duration attempt{0};  ///< how long it takes
   std::string lost_address;
   std::deque<protocol::ControlMessage> unsaid;       ///< what the server is to be told when it is kUp
   std::unique_ptr<transport::HeartbeatWatch> watch;  ///< once welcomed; outlives the connection

@@ -276,6 +276,8 @@ void SessionCore::on_event(const transport::Event& event) {
       break;
   }
   if (status.ok()) return;
+  // What cannot be done over a connection that has broken is no fault of the server's.
+  if (!link.connection->status().ok() && mending_.lose(link)) return;
   link.is_refused = true;
   fail(status.code() == absl::StatusCode::kAborted
            ? status

@@ -433,7 +433,10 @@ std::size_t FaultyTransport::poll(std::span<Event> events) {
   const std::vector<FaultyConnection*> connections = shuffled_connections();
   for (FaultyConnection* connection : connections) {
     connection->name_wrapped();
-    if (chance(options_.failure_probability)) connection->fail(options_.failure);
+    if (failures_ < options_.most_failures && chance(options_.failure_probability)) {
+      ++failures_;
+      connection->fail(options_.failure);
+    }
     connection->move_requests(/*at_once=*/false);
   }
   poll_wrapped();

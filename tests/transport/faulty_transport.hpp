@@ -40,6 +40,7 @@ struct FaultOptions {
   // --- failures
   std::optional<std::uint64_t> fail_at_request;  ///< the request, from 0, that breaks its connection
   double failure_probability = 0;                ///< of each connection to break at a poll
+  std::uint64_t most_failures = UINT64_MAX;      ///< by that; then they stay
   OperationResult failure = OperationResult::kDeviceError;
   bool connections_may_break = false;  ///< what the transport says of itself
 };
@@ -95,6 +96,7 @@ class FaultyTransport final : public Transport {
   std::mt19937_64 random_;
   std::uint64_t poll_ = 0;
   std::uint64_t requests_ = 0;
+  std::uint64_t failures_ = 0;
   std::vector<FaultyConnection*> connections_;  ///< in the order of their creation
   std::deque<Accepted> accepted_;
   std::vector<std::string> messages_;  ///< of the events that the last poll() returned
