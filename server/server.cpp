@@ -913,9 +913,13 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
 }
 
 void Server::reject(Peer& peer, const absl::Status& because) {
-  // What cannot be done over a connection that has broken is no fault of the worker's: an event will say so.
+  // What cannot be done over a connection that has broken is no fault of the worker's. Nothing that came
+  // after it may count: the worker says it again, in its order.
   const bool has_broken = peer.connection != nullptr && !peer.connection->status().ok();
-  if (has_broken && peer.is_worker() && waits_for_connections()) return;
+  if (has_broken && peer.is_worker() && waits_for_connections()) {
+    drop(peer);
+    return on_disconnected(peer);
+  }
   const absl::Status why = base::printable(because);  // it may quote what the peer has said
   peer.refused = true;
   if ((peer.is_worker() && workers_[peer.worker] == &peer) || peer.is_copy()) {

@@ -120,6 +120,8 @@ absl::Status SessionCore::connect_to(std::uint32_t server, transport::TimePoint 
   ServerLink& added = links_.add(std::move(link));
   const absl::StatusOr<protocol::Hello> hello = prepare_hello(added, ground());
   if (hello.ok()) control(added, *hello);
+  // It may have broken already: then mending says hello over the next one.
+  if (!hello.ok() && !added.connection->status().ok() && mending_.lose(added)) return absl::OkStatus();
   absl::Status status = hello.ok() ? status_ : hello.status();
   // The link may have no rings, so what the server says must be ignored.
   if (!status.ok()) added.is_refused = true;

@@ -83,12 +83,16 @@ struct ServerThreads::Node {
 };
 
 absl::Status ClusterResult::first_error() const {
+  absl::Status first;
   for (const auto& statuses : {servers, workers}) {
     for (const absl::Status& status : statuses) {
-      if (!status.ok()) return status;
+      // Who gave up because of others says so; those say why.
+      const bool is_cause = !status.ok() && !absl::IsAborted(status);
+      if (is_cause) return status;
+      if (first.ok()) first = status;
     }
   }
-  return absl::OkStatus();
+  return first;
 }
 
 ServerThreads::ServerThreads(const ClusterOptions& options) : options_(options) {

@@ -60,11 +60,26 @@ TEST_P(MendingTest, ABrokenConnectionIsMadeAgain) {
     const ClusterResult result =
         run_cluster(over({.event_delay_probability = 0.1,
                           .mapped = seed % 2 == 0,
-                          .failure_probability = 0.002,
+                          .failure_probability = 0.01,
                           .most_failures = 4,
                           .connections_may_break = true},
                          seed),
                     [&](Session& session) { return check_reads(session, GetParam(), 40); });
+    EXPECT_TRUE(result.first_error().ok()) << "seed " << seed << ": " << result.first_error();
+  }
+}
+
+/// Before anybody has said hello over them, and while that is heard.
+TEST_P(MendingTest, ConnectionsThatBreakAtOnceAreMadeAgain) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const ClusterResult result =
+        run_cluster(over({.event_delay_probability = 0.1,
+                          .mapped = false,
+                          .failure_probability = seed % 2 == 0 ? 1 : 0.3,
+                          .most_failures = 4,
+                          .connections_may_break = true},
+                         seed),
+                    [&](Session& session) { return check_reads(session, GetParam(), 3); });
     EXPECT_TRUE(result.first_error().ok()) << "seed " << seed << ": " << result.first_error();
   }
 }
