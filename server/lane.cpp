@@ -397,6 +397,8 @@ inline std::optional<Row> Lane::row_to_change(Table& table, const protocol::KeyH
     throw Stopped{row.status()};
   for (const std::uint32_t segment : part.take_retired())
     gone_.add({.table = table.shard->table.table, .number = segment});
+  const StoredRows& rows = *table.part.rows;
+  table.rule.adopt(rows.values(*row), rows.state(*row));  // the initial values
   return *row;
 }
 
@@ -508,10 +510,11 @@ bool Lane::step_sweeps() {
   return worked;
 }
 
-/// Unless too many are gone: some worker does not answer, and the row has to stay.
+/// Unless too many are gone: some worker does not answer, and the row has to stay. Where updates are held
+/// back such a worker holds up the clock, and with it all sweeps, and which rows go must not depend on lanes.
 void Lane::evict(Table& table, Row row) {
   SparsePart& part = *table.part.sparse;
-  if (part.has_too_many_gone()) return;
+  if ((!table.held_back || part.is_limited()) && part.has_too_many_gone()) return;
   const Key key = part.evict(row);
   gone_.add({.table = table.shard->table.table, .key = key, .number = index_of(row)});
 }

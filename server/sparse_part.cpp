@@ -180,8 +180,8 @@ void SparsePart::clear_books(Row row) const {
 }
 
 bool SparsePart::has_too_many_gone() const {
-  const std::uint64_t most = shape_.most_rows == UINT64_MAX ? std::max(kLeastGone, keys_in_use() / 4)
-                                                            : shape_.most_rows / kShareOfGone;
+  const std::uint64_t most =
+      is_limited() ? shape_.most_rows / kShareOfGone : std::max(kLeastGone, keys_in_use() / 4);
   return gone_rows_.size() >= std::max<std::uint64_t>(most, 1);
 }
 

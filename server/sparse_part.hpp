@@ -99,6 +99,7 @@ class SparsePart final : private SparseIndex::Memory {
   [[nodiscard]] const protocol::EvictionRule& eviction() const { return shape_.life.eviction; }
   [[nodiscard]] std::uint64_t keys_in_use() const { return index_->keys(); }
   [[nodiscard]] std::uint64_t most_keys() const { return most_keys_; }
+  [[nodiscard]] bool is_limited() const { return shape_.most_rows != UINT64_MAX; }
   /// So many rows are gone and not free yet that no more may go.
   [[nodiscard]] bool has_too_many_gone() const;
   /// Of the row's values.

@@ -119,7 +119,7 @@ struct SessionOptions {
   double update_budget_mb_per_s = 0;
 };
 
-/// Describes a table. All workers must describe it alike; the first one creates it, with zeros.
+/// Describes a table. All workers must describe it alike; the first one creates it.
 struct TableOptions {
   std::string name;
   /// kSparse: any 64-bit key but kNoKey, of features by their hash, for example. A key that nobody has pushed

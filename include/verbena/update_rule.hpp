@@ -2,7 +2,8 @@
 //
 // A table names its rule (TableOptions::rule), with its parameters: "add", "adagrad", "ftrl(alpha=0.1,l1=1)".
 // Parameters that are not named have their usual values. Rules that every process knows; g is what workers
-// have pushed, w is the row, and both start as zeros, like all that a rule keeps:
+// have pushed, w is the row, which starts as zeros, or as the table's initial values. What a rule keeps
+// starts as zeros, too, but the z of "ftrl" as what gives the initial w:
 //
 //   add               w += g
 //   sgd               w -= η g                                  rate 0.01, decay 1, power 0

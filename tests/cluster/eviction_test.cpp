@@ -227,6 +227,28 @@ TEST(EvictionTest, ALimitedTableKeepsWhatIsUsed) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+/// More than may be gone under other models: under BSP the clock is the bound.
+TEST(EvictionTest, BspTakesAllRowsThatAreDue) {
+  constexpr std::size_t kRows = 20'000;
+  const TestRows rows(KeySpace::kSparse, kRows);
+  for (const std::uint32_t lanes : {1U, 3U}) {
+    ClusterOptions options{.servers = 1, .workers = 2};
+    options.lanes = lanes;
+    const ClusterResult result = run_cluster(options, [&](Session& session) -> absl::Status {
+      auto table = session.table<double>(evicting(Bsp{}, "age(clocks=1)"));
+      RETURN_IF_ERROR(table.status());
+      if (session.rank() == 0) RETURN_IF_ERROR(table->push(rows.all(), std::vector<double>(kRows, 1.0)));
+      RETURN_IF_ERROR(session.clock());
+      RETURN_IF_ERROR(session.clock());
+      RETURN_IF_ERROR(session.clock());
+      const auto memory = table->memory();
+      RETURN_IF_ERROR(memory.status());
+      return memory->rows == 0 ? absl::OkStatus() : wrong(fmt::format("{} rows are there", memory->rows));
+    });
+    EXPECT_TRUE(result.first_error().ok()) << lanes << " lanes: " << result.first_error();
+  }
+}
+
 TEST(EvictionTest, TheNormDecides) {
   const ClusterResult result =
       run_cluster({.servers = 1, .workers = 1}, [&](Session& session) -> absl::Status {

@@ -470,6 +470,36 @@ TEST(SparseTableTest, SequentialPullsAwaitOwnGradients) {
 }
 
 /// Adagrad from zeros, under BSP: one step along the sum of both workers' gradients of a clock.
+/// What a rule keeps beside a row goes with the row's initial values, also of a row that another key had
+/// before.
+TEST(SparseTableTest, RulesBeginWithTheInitialValues) {
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 1}, [](Session& session) -> absl::Status {
+        auto table = session.table<double>({.name = "rows",
+                                            .key_space = KeySpace::kSparse,
+                                            .width = 1,
+                                            .consistency = Bsp{},
+                                            .rule = "ftrl(alpha=0.1)",
+                                            .initial = "constant(value=2)",
+                                            .eviction = "age(clocks=1)"});
+        RETURN_IF_ERROR(table.status());
+        for (Key key = 0; key < 4; ++key) {
+          const double gradient = 0.001;
+          double value = 0;
+          RETURN_IF_ERROR(table->push(std::span(&key, 1), {&gradient, 1}));
+          RETURN_IF_ERROR(session.clock());
+          RETURN_IF_ERROR(table->pull(std::span(&key, 1), {&value, 1}));
+          // z = -2 / 0.1 + g - |g| / 0.1 * 2, and n = g²
+          const double expected = (20 - gradient + 20 * gradient) / ((1 + gradient) / 0.1);
+          if (std::abs(value - expected) > 1e-12)
+            return wrong(fmt::format("row {} is {}, not {}", key, value, expected));
+          RETURN_IF_ERROR(session.clock());
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 TEST(SparseTableTest, RulesTakeTheirSteps) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 2, .lanes = 2}, [](Session& session) -> absl::Status {

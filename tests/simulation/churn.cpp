@@ -37,14 +37,16 @@ class ChurnWorkload {
         saver_(world, scenario, session),
         random_(scenario.seed * 1021 + session.rank() + 1),
         staleness_(consistency::staleness(churn_.model)),
-        is_bounded_(!consistency::rules_of(churn_.model).lets_workers_drift()) {}
+        is_by_age_(churn_.eviction.empty()),
+        is_bounded_(is_by_age_ && !consistency::rules_of(churn_.model).lets_workers_drift()) {}
 
   absl::Status run() {
+    const std::string by_age = fmt::format("age(clocks={})", churn_.age);
     const auto opened = session_.table<std::int64_t>({.name = "rows",
                                                       .key_space = KeySpace::kSparse,
                                                       .width = churn_.width,
                                                       .consistency = churn_.model,
-                                                      .eviction = fmt::format("age(clocks={})", churn_.age),
+                                                      .eviction = is_by_age_ ? by_age : churn_.eviction,
                                                       .encoding = churn_.encoding,
                                                       .cache_rows = churn_.cache_rows});
     RETURN_IF_ERROR(opened.status());
@@ -227,7 +229,8 @@ class ChurnWorkload {
   Saver saver_;
   std::mt19937_64 random_;
   const Clock staleness_;
-  const bool is_bounded_;
+  const bool is_by_age_;
+  const bool is_bounded_;  ///< how often a row may count
   Table<std::int64_t> table_;
   Clock clock_ = 0;
   std::optional<RowHandles> handles_;

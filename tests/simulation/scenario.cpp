@@ -240,6 +240,11 @@ void add_churn(Scenario& scenario, std::mt19937_64& random) {
   churn.encoding = chance(random, 0.3) ? "packed" : chance(random, 0.3) ? "packed(lists=6)" : "auto";
   if (chance(random, 0.2)) churn.cache_rows = 1 + below(random, churn.rows);
   churn.pairs = scenario.seed % 4 == 2;  // the other seeds keep their meaning
+  if (scenario.seed % 8 == 5) {
+    constexpr std::array kEvictions = {"count(least=2,half_life=2)", "norm(least=2500,clocks=2)",
+                                       "lru(most_mb=0.0008)", "age(clocks=2,most_mb=0.0008)"};
+    churn.eviction = kEvictions[scenario.seed / 8 % kEvictions.size()];
+  }
   scenario.churn = churn;
   scenario.tables.clear();
   scenario.disasters.clear();
@@ -811,6 +816,7 @@ std::string to_string(const Scenario& scenario) {
         churn->rows, churn->width, to_string(churn->model), scenario.keys_of_segment, churn->age, churn->turn,
         churn->encoding, std::min(churn->rows, churn->cache_rows));
     if (churn->pairs) text += ", keys that look alike";
+    if (!churn->eviction.empty()) text += ", eviction " + churn->eviction;
   }
   for (const RowTable& table : scenario.row_tables) {
     text += fmt::format("; {} table {}, {} rows, rule {}", table.sparse ? "sparse" : "dense",

@@ -79,6 +79,7 @@ struct Churn {
   std::uint64_t rows = 1;
   std::uint32_t width = 1;
   std::int64_t age = 1;   ///< in clocks, when a row goes
+  std::string eviction;   ///< empty: by age; by another one a row may go at any time
   std::int64_t turn = 1;  ///< of so many clocks: its worker pushes to a key in each of them, or in none
   double reads = 0.4;     ///< of the keys, in a pull
   bool pairs = false;     ///< keys that look alike (sparse_key.hpp)
