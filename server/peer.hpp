@@ -78,11 +78,14 @@ struct Peer {
   std::optional<protocol::Welcome> welcome;  ///< that it is to be sent
   std::uint32_t pid = 0;                     ///< of a worker, once it has connected
   std::uint32_t comes_as = 0;                ///< the incarnation of the connection, which may not count yet
-  /// It is gone, and expected to come back, or another process is to take its place.
-  bool is_missed = false;
-  transport::TimePoint missed_until = transport::TimePoint::max();  ///< then the job fails
-  std::string lost_because;                                         ///< why it is missed
-  bool is_suspected = false;  ///< it is silent, and somebody was told to end it
+  /// Of a worker that is gone without a goodbye, or silent (absences.hpp).
+  struct Absence {
+    bool is_missed = false;  ///< it is expected to come back, or another process is to take its place
+    transport::TimePoint until = transport::TimePoint::max();  ///< then nobody waits any more
+    std::string because;
+    bool is_suspected = false;  ///< it is silent, and somebody was told to end it
+  };
+  Absence absence;
   // Or it is another copy of this server:
   bool is_predecessor = false;     ///< this server follows it
   std::unique_ptr<LogSender> log;  ///< it follows this server
@@ -95,15 +98,15 @@ struct Peer {
   void begin_anew(std::uint32_t its_incarnation) {
     incarnation = its_incarnation;
     ended = -1;
-    waits_for_table = is_suspected = false;
+    waits_for_table = false;
     come_back();
     tables_opened = 0;
     messages = messages_counted = 0;
   }
   /// It is there again, and has forgotten what it was told.
   void come_back() {
-    has_welcome = has_adopted = is_missed = false;
-    missed_until = transport::TimePoint::max();
+    has_welcome = has_adopted = false;
+    absence = {};
     has_come_back = true;
     ++times_back;
     announcements.clear();

@@ -25,8 +25,6 @@ namespace {
 constexpr auto kLockPatience = std::chrono::microseconds(20);
 /// The time until a worker is tried again that did not take what it was granted: it wakes up for messages.
 constexpr auto kReaderPatience = std::chrono::milliseconds(1);
-/// How many polls with events come before the clock is read for the workers' heartbeats.
-constexpr std::uint32_t kPollsBeforeWatch = 256;
 /// For workers that have to be told that their goodbye was heard.
 constexpr auto kPartingPatience = std::chrono::seconds(2);
 // The weights can take all counts that the protocol lets through.
@@ -121,6 +119,7 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                   .clock_board = clock_board_memory_.get(),
                   .workers = workers_},
                  *this),
+      absences_(transport, options_, workers_, *this),
       strangers_(options_.workers) {
   if (clock_board_memory_) clock_board_ = {clock_board_memory_->bytes().data(), options_.workers};
   std::vector<transport::TokenBucket*> budgets;
@@ -167,8 +166,7 @@ bool Server::receive() {
   if (reception_.has_waiting() && status_.ok()) reception_.take_waiting();
   strangers_.part(transport_, [&](Peer& peer) { to_do_.add(peer); });
   if (!push_budgets_.empty()) refill_budgets();
-  if (misses_until_ != transport::TimePoint::max() && status_.ok()) give_up_waiting();
-  if (count == 0 || --polls_before_watch_ == 0) watch_workers();
+  absences_.poll(count == 0);
   return worked;
 }
 
@@ -800,7 +798,7 @@ void Server::dismiss_copies() {
 /// No clock waits for it any more.
 void Server::part_from(Peer& peer) {
   peer.left = true;
-  peer.missed_until = transport::TimePoint::max();
+  peer.absence = {};
   ++progress_.left;
   saving_.on_left(peer);
   if (clock_board_.is_mapped()) clock_board_.leave(peer.worker);
@@ -815,29 +813,10 @@ void Server::on_disconnected(Peer& peer) {
   peer.closed = true;
   if (peer.is_copy()) return chain_.on_gone(peer);
   if (!peer.is_worker() || peer.left) return;
-  lose(peer, absl::UnavailableError(std::string(peer.connection->status().message())));
+  absences_.begin(peer, absl::UnavailableError(std::string(peer.connection->status().message())));
 }
 
-/// A worker is gone without a goodbye.
-void Server::lose(Peer& peer, const absl::Status& why) {
-  if (waits_for_others()) {
-    if (!std::exchange(peer.is_missed, true))
-      spdlog::warn("{}: waits for a process that takes its place", std::string(why.message()));
-    return;
-  }
-  const bool is_silent = peer.connection != nullptr && absl::IsDeadlineExceeded(peer.connection->status());
-  if (waits_for_connections() && !is_silent) {
-    if (std::exchange(peer.is_missed, true)) return;
-    spdlog::warn("{}: waits until it connects again", std::string(why.message()));
-    peer.missed_until = transport_.now() + transport::mending_time(options_.silence_timeout_ms);
-    peer.lost_because = std::string(why.message());
-    misses_until_ = std::min(misses_until_, peer.missed_until);
-    return;
-  }
-  go_on_without(peer, why);
-}
-
-/// Nobody comes back, or takes its place. If the job cannot go on without it, it fails.
+/// If the job cannot go on without it, it fails.
 void Server::go_on_without(Peer& peer, const absl::Status& why) {
   if (!options_.outlives_workers || !shards_.wait_for_no_clock() || !status_.ok()) return fail(why);
   spdlog::warn("the job goes on without a worker: {}", std::string(why.message()));
@@ -849,30 +828,9 @@ void Server::go_on_without(Peer& peer, const absl::Status& why) {
   }
 }
 
-/// For processes that take the places of workers that die. Rows that move are changed without their server,
-/// by the dead worker, too.
-bool Server::waits_for_others() const {
-  return options_.replaces_workers && status_.ok() && shards_.outside_lanes().empty();
-}
-
-/// Of workers that may live.
-bool Server::waits_for_connections() const {
-  return transport_.connections_may_break() && status_.ok() && shards_.outside_lanes().empty();
-}
-
-/// Those that are missed for too long.
-void Server::give_up_waiting() {
-  const transport::TimePoint now = transport_.now();
-  if (now < misses_until_) return;
-  misses_until_ = transport::TimePoint::max();
-  for (Peer* const peer : workers_) {
-    if (peer == nullptr || peer->missed_until == transport::TimePoint::max()) continue;
-    if (now >= peer->missed_until) {
-      peer->missed_until = transport::TimePoint::max();
-      go_on_without(*peer, absl::UnavailableError(peer->lost_because));
-    }
-    misses_until_ = std::min(misses_until_, peer->missed_until);
-  }
+/// They are changed without their server, by workers that die, too.
+bool Server::has_rows_that_move() const {
+  return !shards_.outside_lanes().empty();
 }
 
 /// A worker that may be back says again what it does not know to have been heard.
@@ -886,7 +844,8 @@ void Server::break_with(Peer& worker) {
   if (worker.closed) return;
   drop(worker);
   if (worker.left) return;
-  lose(worker, absl::UnavailableError(fmt::format("{} connects again", worker.connection->peer_name())));
+  absences_.begin(worker,
+                  absl::UnavailableError(fmt::format("{} connects again", worker.connection->peer_name())));
 }
 
 void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
@@ -908,7 +867,8 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
   if (peer.control.send(*peer.connection, protocol::encode(message))) return;
   peer.closed = true;  // as good as gone
   if (peer.is_worker() && !peer.left) {
-    lose(peer, absl::UnavailableError(fmt::format("{} takes no messages", peer.connection->peer_name())));
+    absences_.begin(
+        peer, absl::UnavailableError(fmt::format("{} takes no messages", peer.connection->peer_name())));
   }
 }
 
@@ -916,7 +876,7 @@ void Server::reject(Peer& peer, const absl::Status& because) {
   // What cannot be done over a connection that has broken is no fault of the worker's. Nothing that came
   // after it may count: the worker says it again, in its order.
   const bool has_broken = peer.connection != nullptr && !peer.connection->status().ok();
-  if (has_broken && peer.is_worker() && waits_for_connections()) {
+  if (has_broken && peer.is_worker() && absences_.waits_for_connections()) {
     drop(peer);
     return on_disconnected(peer);
   }
@@ -944,30 +904,12 @@ void Server::fail(const absl::Status& because) {
 
 transport::TimePoint Server::next_poll() const {
   transport::TimePoint next = transport::TimePoint::max();
-  if (options_.silence_timeout_ms > 0 && status_.ok()) next = next_watch_;
+  next = std::min(next, absences_.next_poll());
   for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
   next = std::min(next, chain_.next_poll());
-  if (status_.ok()) next = std::min(next, misses_until_);
   if (waits_for_reader_) next = std::min<transport::TimePoint>(next, transport_.now() + kReaderPatience);
   if (shards_.have_put_off()) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
   return next;
-}
-
-/// A stopped worker holds back those who wait for its clocks, or for a row that it has locked. The error must
-/// name the stopped worker, not the waiting ones.
-void Server::watch_workers() {
-  polls_before_watch_ = kPollsBeforeWatch;
-  if (options_.silence_timeout_ms == 0 || !status_.ok()) return;
-  const transport::TimePoint now = transport_.now();
-  if (now < next_watch_) return;
-  next_watch_ = now + transport::kBeatInterval;
-  for (Peer* const peer : workers_) {
-    if (peer == nullptr || !peer->is_there()) continue;
-    const absl::Status status = peer->watch->look(*peer->connection, now);
-    if (status.ok()) continue;
-    if (!suspect_ || !waits_for_others()) return fail(status);
-    if (!std::exchange(peer->is_suspected, true)) suspect_(peer->worker, status);
-  }
 }
 
 void Server::refill_budgets() {
@@ -1037,7 +979,7 @@ bool Server::send_outgoing(Peer& peer) {
   const bool sent = peer.pushes->send(give_back, status);
   if (!status.ok()) {
     const absl::Status why = with_name(peer.connection->peer_name(), status);
-    peer.connection->status().ok() ? fail(why) : lose(peer, why);
+    peer.connection->status().ok() ? fail(why) : absences_.begin(peer, why);
   }
   return sent;
 }

@@ -34,6 +34,7 @@
 #include "consistency/rules.hpp"
 #include "protocol/clock_board.hpp"
 #include "protocol/placement.hpp"
+#include "server/absences.hpp"
 #include "server/chain.hpp"
 #include "server/homes.hpp"
 #include "server/image.hpp"
@@ -54,7 +55,7 @@
 
 namespace verbena::server {
 
-class Server : private ShardHost, private Chain::Host, private Reception::Host {
+class Server : private ShardHost, private Chain::Host, private Reception::Host, private Absences::Host {
  public:
   /// Listens. `transport` is used in place of the options' network, and must outlive the server.
   /// `keys_of_segment`: of sparse tables, see SparseIndex. INVALID_ARGUMENT for impossible options.
@@ -83,7 +84,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   /// Called, from poll(), when a worker is silent that somebody else can take the place of: it is to be
   /// ended. Without it, and if nobody can, the job fails.
   void set_suspect(std::function<void(std::uint32_t worker, const absl::Status& why)> suspect) {
-    suspect_ = std::move(suspect);
+    absences_.set_suspect(std::move(suspect));
   }
   // Also for them: lanes run at the same time as this thread, and may wait for it (`pause`: see RegionDesk);
   // they are about to end, and wait for nothing any more.
@@ -139,10 +140,6 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   absl::Status on_heard(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
-  void lose(Peer& peer, const absl::Status& why);
-  void go_on_without(Peer& peer, const absl::Status& why);
-  [[nodiscard]] bool waits_for_others() const;
-  void give_up_waiting();
   [[nodiscard]] bool says_again(const Peer& worker) const;
   void dismiss_copies();
   void part_from(Peer& peer);
@@ -174,12 +171,16 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   void reject(Peer& peer, const absl::Status& because) override;
   void give_back(std::uint32_t lane, PushBuffer* buffer) override;
   void forget_nobodies() override { dropped_ = true; }
-  [[nodiscard]] bool waits_for_connections() const override;
+  [[nodiscard]] bool waits_for_connections() const override { return absences_.waits_for_connections(); }
   void break_with(Peer& worker) override;
   absl::Status welcomed(Peer& worker, bool is_back) override;
   void replaced(Peer& worker) override;
+  // Absences::Host
+  [[nodiscard]] bool has_failed() const override { return !status_.ok(); }
+  [[nodiscard]] bool has_rows_that_move() const override;
+  void go_on_without(Peer& worker, const absl::Status& why) override;
+
   void refill_budgets();
-  void watch_workers();
   bool try_again();
   void give_answers(std::uint32_t table);
   void send_answers(Peer& peer);
@@ -196,10 +197,6 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   std::unique_ptr<transport::Heartbeat> heartbeat_;
   std::unique_ptr<transport::MemoryRegion> clock_board_memory_;  ///< of server 0 only
   protocol::ClockBoard clock_board_;
-  transport::TimePoint next_watch_;  ///< when workers' heartbeats are looked at
-  /// The first of peers' Peer::missed_until that may pass.
-  transport::TimePoint misses_until_ = transport::TimePoint::max();
-  std::uint32_t polls_before_watch_ = 1;  ///< polls with events, before the clock is read
   RegionDesk region_desk_;
   Shards shards_;
   Opening opening_;
@@ -215,6 +212,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   SavingDesk saving_;
   Observers observers_;
   Reception reception_;
+  Absences absences_;
   Strangers strangers_;  ///< those of peers_ that are not workers
   PeerList to_do_;
   std::vector<Intents> intents_;  ///< heard in the last poll(), in their order
@@ -229,7 +227,6 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host {
   std::shared_ptr<LaneImages> lane_images_;  ///< that are being written, for a copy that joins
   std::vector<std::shared_ptr<const std::string>> images_of_lanes_;  ///< of an image that is being loaded
   std::function<void(std::uint32_t)> wake_lane_;
-  std::function<void(std::uint32_t, const absl::Status&)> suspect_;
   absl::Status status_;
 };
 
