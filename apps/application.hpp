@@ -65,6 +65,14 @@ struct JobShape {
   std::uint32_t servers = 1;
 };
 
+/// An option of an application that says how it trains what it is told to.
+struct ChoiceOption {
+  std::string_view option;  ///< its name without dashes
+  /// The name, among what is added to the summary, of what the data has decided where the option was left
+  /// open; empty: the data decides nothing.
+  std::string_view decided_by = {};
+};
+
 class Application {
  public:
   virtual ~Application() = default;
@@ -91,6 +99,12 @@ class Application {
   [[nodiscard]] virtual std::optional<std::string> chosen(std::string_view /*option*/) const {
     return std::nullopt;
   }
+
+  /// The options that a run lists among its choices (apps/report/choices.hpp).
+  [[nodiscard]] virtual std::vector<ChoiceOption> choices() const { return {}; }
+  /// Whether the option of this name, without dashes, leaves it to the application, even if it is on the
+  /// command line ("auto").
+  [[nodiscard]] virtual bool leaves_open(std::string_view /*option*/) const { return false; }
 
   /// The files that it would read and write with the parsed options, including those with a name derived from
   /// a prefix or folder. The options may be wrong.

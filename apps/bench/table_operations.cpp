@@ -28,6 +28,8 @@ constexpr std::uint64_t kManyRows = 1 << 16;  // 26 MB: more than a core's own c
 constexpr std::size_t kBatchKeys = 1000;
 constexpr std::uint32_t kSmallWidth = 16;
 constexpr std::uint64_t kSmallRows = 1 << 14;
+constexpr std::uint32_t kSmallestRow = 2;  // floats: 8 bytes
+constexpr std::string_view kTwoNotifications = "two notifications and an addition by hand";
 
 /// Keys for accesses of one row each.
 std::vector<Key> one_row_keys() {
@@ -152,7 +154,7 @@ class TableMeasurements {
                                    const std::function<absl::Status()>& operation, Result& result);
   absl::StatusOr<Samples> time_pulls(Table<float>& table);
   absl::StatusOr<Samples> time_cached_pulls();
-  absl::Status measure_local(std::string_view name, std::string_view what,
+  absl::Status measure_local(std::string_view name, std::string_view what, Yardstick by_hand,
                              const std::function<absl::StatusOr<Samples>(Table<float>&)>& time);
   /// A round trip of this transport, measured once.
   absl::StatusOr<Yardstick> round_trip() {
@@ -164,6 +166,18 @@ class TableMeasurements {
     return *round_trip_;
   }
   absl::Status finish(Result result, std::optional<double> round_trips_budget);
+  /// What a push of one row is compared with.
+  [[nodiscard]] Yardstick plain_additions() const {
+    return {.name = "the same rows added in a plain loop",
+            .value = time_row_additions(options_.timing, one_row_keys(), kRowWidth).percentile(0.5)};
+  }
+  /// What another core's part in an operation over shared memory comes to, written by hand; nothing between
+  /// hosts.
+  void compare_by_hand(Result& result, std::string_view what, std::size_t asked, std::size_t answered) const {
+    if (!backend_.on_one_host) return;
+    result.yardsticks.push_back(
+        {.name = std::string(what), .value = time_answers(options_.timing, asked, answered).percentile(0.5)});
+  }
 
   const BenchOptions& options_;
   const Backend& backend_;
@@ -285,9 +299,7 @@ absl::Status TableMeasurements::push() {
                 .bytes = kRowBytes,
                 .keys = 1,
                 .samples = *std::move(samples)};
-  result.yardsticks.push_back(
-      {.name = "memcpy of the same rows",
-       .value = time_row_copies(options_.timing, one_row_keys(), 1, kRowBytes).percentile(0.5)});
+  result.yardsticks.push_back(plain_additions());
   report_.results.push_back(std::move(result));
   return session.barrier();
 }
@@ -324,8 +336,7 @@ absl::Status TableMeasurements::push_batch() {
   const auto budget = backend_.on_one_host ? std::optional(2.0) : std::nullopt;
   result.yardsticks.push_back(
       {.name = "the same rows handed to another core and added there",
-       .value = time_hand_over(options_.timing, kBatchKeys, kRowWidth, SessionOptions{}.inbox_bytes)
-                    .percentile(0.5),
+       .value = time_hand_over(options_.timing, kBatchKeys, kRowWidth).percentile(0.5),
        .budget = budget});
   report_.results.push_back(std::move(result));
   return session.barrier();
@@ -448,7 +459,8 @@ absl::Status TableMeasurements::push_applied() {
   auto job = start(ReadPath::kAuto);
   if (!job.ok()) return job.status();
   Session& session = (*job)->session();
-  auto table = session.table<float>({.name = "rows", .rows = 16, .width = 2, .consistency = Ssp{0}});
+  auto table =
+      session.table<float>({.name = "rows", .rows = 16, .width = kSmallestRow, .consistency = Ssp{0}});
   if (!table.ok()) return table.status();
   Result result{
       .operation = "push-applied",
@@ -458,8 +470,8 @@ absl::Status TableMeasurements::push_applied() {
       .bytes = 8,
       .keys = 1,
       .samples = {}};
-  const std::vector<float> update{1, 1};
-  std::vector<float> values(2);
+  const std::vector<float> update(kSmallestRow, 1);
+  std::vector<float> values(kSmallestRow);
   const Key key = 3;
   absl::Status status = time_posting(
       single_, std::array{&session},
@@ -471,6 +483,7 @@ absl::Status TableMeasurements::push_applied() {
       },
       result);
   if (!status.ok()) return status;
+  compare_by_hand(result, kTwoNotifications, kSmallestRow, kSmallestRow);
   return finish(std::move(result), 2.5);
 }
 
@@ -479,14 +492,14 @@ absl::Status TableMeasurements::push_visible() {
   if (!job.ok()) return job.status();
   Session& pusher = (*job)->session(0);
   Session& reader = (*job)->session(1);
-  const TableOptions options{.name = "rows", .rows = 16, .width = 2, .consistency = Essp{4}};
+  const TableOptions options{.name = "rows", .rows = 16, .width = kSmallestRow, .consistency = Essp{4}};
   auto pushed = pusher.table<float>(options);
   if (!pushed.ok()) return pushed.status();
   auto read = reader.table<float>(options);
   if (!read.ok()) return read.status();
   const Key key = 3;
-  const std::vector<float> update{1, 1};
-  std::vector<float> values(2);
+  const std::vector<float> update(kSmallestRow, 1);
+  std::vector<float> values(kSmallestRow);
   absl::Status status = read->pull(std::span(&key, 1), values);  // subscribes
   Result result{
       .operation = "push-visible",
@@ -520,6 +533,7 @@ absl::Status TableMeasurements::push_visible() {
   }
   if (!status.ok()) return status;
   result.posted = posted_by_both.each(operations);
+  compare_by_hand(result, kTwoNotifications, kSmallestRow, kSmallestRow);
   return finish(std::move(result), 4);
 }
 
@@ -606,7 +620,7 @@ absl::StatusOr<Samples> TableMeasurements::time_cached_pulls() {
 
 /// An access of one row that the worker's node owns, beside a read of the row cache.
 absl::Status TableMeasurements::measure_local(
-    std::string_view name, std::string_view what,
+    std::string_view name, std::string_view what, Yardstick by_hand,
     const std::function<absl::StatusOr<Samples>(Table<float>&)>& time) {
   auto cached = time_cached_pulls();
   if (!cached.ok()) return cached.status();
@@ -623,14 +637,17 @@ absl::Status TableMeasurements::measure_local(
        .keys = 1,
        .samples = *std::move(samples),
        .yardsticks = {
-           {.name = "pull of the row from the cache", .value = cached->percentile(0.5), .budget = 1.5}}});
+           {.name = "pull of the row from the cache", .value = cached->percentile(0.5), .budget = 1.5},
+           std::move(by_hand)}});
   return absl::OkStatus();
 }
 
 absl::Status TableMeasurements::pull_local() {
-  return measure_local("pull-local",
-                       "pull of one row of 100 floats of a dynamic table, which the worker's node owns",
-                       [&](Table<float>& table) { return time_pulls(table); });
+  return measure_local(
+      "pull-local", "pull of one row of 100 floats of a dynamic table, which the worker's node owns",
+      {.name = "memcpy of the same rows",
+       .value = time_row_copies(options_.timing, one_row_keys(), 1, kRowBytes).percentile(0.5)},
+      [&](Table<float>& table) { return time_pulls(table); });
 }
 
 absl::Status TableMeasurements::push_local() {
@@ -639,7 +656,7 @@ absl::Status TableMeasurements::push_local() {
       "push-local",
       "push of one row of 100 floats of a dynamic table, which the worker's node owns: added in place, under "
       "the row's lock",
-      [&](Table<float>& table) {
+      plain_additions(), [&](Table<float>& table) {
         return time_accesses([&](std::span<const Key> key) { return table.push(key, update); });
       });
 }
@@ -667,6 +684,7 @@ absl::Status TableMeasurements::localize() {
       single_, std::array{&(*job)->session(0), &(*job)->session(1)},
       [&] { return tables[turn++ % 2].localize(std::span(&key, 1)).wait(); }, result);
   if (!status.ok()) return status;
+  compare_by_hand(result, "a row asked for and handed over by hand", 0, kRowWidth);
   return finish(std::move(result), std::nullopt);
 }
 

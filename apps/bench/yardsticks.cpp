@@ -1,10 +1,13 @@
 #include "apps/bench/yardsticks.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cassert>
 #include <cstring>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -34,15 +37,15 @@ Samples time_memcpy(const TimingOptions& options, std::size_t bytes) {
   });
 }
 
-Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width,
-                       std::size_t ring_bytes) {
-  // Chunks of some rows: the other thread adds the first ones while the next are copied.
-  constexpr std::size_t kChunksAnOperation = 10;
-  const std::size_t chunk = (rows / kChunksAnOperation) * width;  // floats
-  const std::size_t places = ring_bytes / (chunk * sizeof(float));
-  const std::vector<float> from(chunk * kChunksAnOperation, 1);
-  std::vector<float> ring(places * chunk);
-  std::vector<float> table(chunk * kChunksAnOperation);
+namespace {
+
+/// In chunks of some rows: the other thread adds the first ones while the next are copied. `places`: chunks
+/// for which the ring has room.
+Samples time_ring(const TimingOptions& options, std::size_t chunk_floats, std::size_t chunks,
+                  std::size_t places) {
+  const std::vector<float> from(chunk_floats * chunks, 1);
+  std::vector<float> ring(places * chunk_floats);
+  std::vector<float> table(chunk_floats * chunks);
   struct alignas(128) Position {
     std::atomic<std::uint64_t> chunks = 0;
   };
@@ -54,8 +57,8 @@ Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size
       while (copied.chunks.load(std::memory_order_acquire) == next) {
         if (stop.load(std::memory_order_relaxed)) return;
       }
-      base::add_words(table.data() + next % kChunksAnOperation * chunk, ring.data() + next % places * chunk,
-                      chunk);
+      base::add_words(table.data() + next % chunks * chunk_floats, ring.data() + next % places * chunk_floats,
+                      chunk_floats);
       added.chunks.store(next + 1, std::memory_order_release);
     }
   });
@@ -64,12 +67,78 @@ Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size
   TimingOptions single = options;
   single.batch_nanoseconds = 0;  // an operation is long enough to be timed by itself
   return time_plain(single, [&] {
-    for (std::size_t i = 0; i < kChunksAnOperation; ++i, ++next) {
+    for (std::size_t i = 0; i < chunks; ++i, ++next) {
       while (next - added.chunks.load(std::memory_order_acquire) == places) {
       }
-      std::memcpy(ring.data() + next % places * chunk, from.data() + i * chunk, chunk * sizeof(float));
+      std::memcpy(ring.data() + next % places * chunk_floats, from.data() + i * chunk_floats,
+                  chunk_floats * sizeof(float));
       copied.chunks.store(next + 1, std::memory_order_release);
     }
+  });
+}
+
+}  // namespace
+
+Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width) {
+  constexpr std::size_t kChunks = 10;
+  constexpr std::size_t kPlaces[] = {4, 10, 20, 100};
+  Samples best;
+  for (const std::size_t places : kPlaces) {
+    Samples samples = time_ring(options, rows / kChunks * width, kChunks, places);
+    if (best.empty() || samples.percentile(0.5) < best.percentile(0.5)) best = std::move(samples);
+  }
+  return best;
+}
+
+Samples time_answers(const TimingOptions& options, std::size_t asked, std::size_t answered) {
+  assert(asked <= kMostFloatsOfAnswer && answered <= kMostFloatsOfAnswer);
+  // A few floats lie in the same cache line as the word that tells of them.
+  struct alignas(128) Mail {
+    std::atomic<std::uint64_t> number = 0;
+    std::array<float, kMostFloatsOfAnswer> floats = {};
+  };
+  Mail question;
+  Mail answer;
+  std::jthread other([&] {
+    alignas(128) std::array<float, kMostFloatsOfAnswer> row = {};
+    for (std::uint64_t next = 1;; ++next) {
+      std::uint64_t seen = 0;
+      while ((seen = question.number.load(std::memory_order_acquire)) != next) {
+        if (seen == UINT64_MAX) return;
+      }
+      base::add_words(row.data(), question.floats.data(), asked);
+      base::copy_words(answer.floats.data(), row.data(), answered);
+      answer.number.store(next, std::memory_order_release);
+    }
+  });
+  const absl::Cleanup end_other = [&] { question.number.store(UINT64_MAX, std::memory_order_release); };
+  std::array<float, kMostFloatsOfAnswer> update = {};
+  update.fill(1);
+  std::array<float, kMostFloatsOfAnswer> values = {};
+  std::uint64_t number = 0;
+  TimingOptions single = options;
+  single.batch_nanoseconds = 0;  // each operation by itself: the clock costs little compared with it
+  return time_plain(single, [&] {
+    ++number;
+    base::copy_words(question.floats.data(), update.data(), asked);
+    question.number.store(number, std::memory_order_release);
+    while (answer.number.load(std::memory_order_acquire) != number) {
+    }
+    base::copy_words(values.data(), answer.floats.data(), answered);
+    use(values.data());
+  });
+}
+
+Samples time_row_additions(const TimingOptions& options, std::span<const std::uint64_t> keys,
+                           std::size_t width) {
+  const std::uint64_t rows = *std::max_element(keys.begin(), keys.end()) + 1;
+  std::vector<float> table(rows * width);
+  const std::vector<float> update(width, 1);
+  std::size_t next = 0;
+  return time_plain(options, [&] {
+    base::add_words(table.data() + keys[next] * width, update.data(), width);
+    use(table.data());
+    if (++next == keys.size()) next = 0;
   });
 }
 

@@ -1,4 +1,5 @@
-// What the machine itself needs for the same bytes, measured in the same run.
+// What the machine itself needs for the same bytes, measured in the same run: the way of the data, written by
+// hand.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +15,22 @@ namespace verbena::apps::bench {
 /// memcpy of `bytes` from one buffer to another, both warm.
 Samples time_memcpy(const TimingOptions& options, std::size_t bytes);
 
-/// `rows` rows of `width` floats handed from one core to another and added to rows there: copied into a ring
-/// of `ring_bytes`, chunk by chunk, from where another thread adds them. An operation is all rows, in a
-/// pipeline. This is the least that a push over shared memory can do. REQUIRES: `rows` is a
-/// multiple of 10; the ring has room for a tenth of them.
-Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width,
-                       std::size_t ring_bytes);
+/// `rows` rows of `width` floats handed from one core to another and added to rows there: copied into a ring,
+/// chunk by chunk, from where another thread adds them. An operation is all rows, in a pipeline. The ring has
+/// the size, of several, with which it takes the least time: neither waits for room, and the caches hold it.
+/// This is the least that a push over shared memory can do. REQUIRES: `rows` is a multiple of 10.
+Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width);
+
+inline constexpr std::size_t kMostFloatsOfAnswer = 126;
+/// `asked` floats are written for another core, which finds a word beside them changed, adds them to a row,
+/// and writes `answered` floats of the row for this core, which finds a word beside them changed and copies
+/// them: two notifications and an addition, without anything else. REQUIRES: neither is more than
+/// kMostFloatsOfAnswer.
+Samples time_answers(const TimingOptions& options, std::size_t asked, std::size_t answered);
+
+/// Rows of `width` floats added to rows, one after the other in the order of `keys`.
+Samples time_row_additions(const TimingOptions& options, std::span<const std::uint64_t> keys,
+                           std::size_t width);
 
 /// memcpy of rows of `row_bytes`, one after the other in the order of `keys`; an operation is `keys_each`
 /// rows.

@@ -47,6 +47,12 @@ class ClickThrough final : public Application {
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {
     return options_.chosen(option);
   }
+  [[nodiscard]] bool leaves_open(std::string_view option) const override {
+    return options_.leaves_open(option);
+  }
+  [[nodiscard]] std::vector<ChoiceOption> choices() const override {
+    return {{"batch"}, {"blocks", kBlocksOfFeatures}};
+  }
   [[nodiscard]] std::int64_t iterations() const override {
     if (!options_.trains()) return 0;
     return options_.has_blocks() ? options_.chosen_passes() : options_.chosen_passes() * kPartsOfPass;

@@ -355,4 +355,8 @@ std::optional<std::string> Options::chosen(std::string_view option) const {
   return std::nullopt;
 }
 
+bool Options::leaves_open(std::string_view option) const {
+  return option == "blocks" && blocks == 0;
+}
+
 }  // namespace verbena::apps::ctr

@@ -84,6 +84,8 @@ struct Options {
   [[nodiscard]] double chosen_l1() const;
   /// Application::chosen()
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const;
+  /// Application::leaves_open()
+  [[nodiscard]] bool leaves_open(std::string_view option) const;
 
   // REQUIRES: check() has succeeded.
   // ----------------------------------------------------------------------------------------------------------

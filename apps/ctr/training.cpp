@@ -110,6 +110,7 @@ absl::Status train_blocks(const WorkerRun& run, const Input& input, BlockParamet
   run.reporter.print(trainer.has_converged() ? "the last pass hardly lowered the objective"
                                              : "more --passes would lower the objective further");
   run.reporter.summary("blocks", input.plan.blocks());
+  run.reporter.summary(kBlocksOfFeatures, input.plan.blocks() - 1);
   run.reporter.summary("converged", trainer.has_converged());
   return present(run, input, parameters, scores);
 }

@@ -14,6 +14,9 @@
 
 namespace verbena::apps::ctr {
 
+/// What the summary says of --blocks, which the data may decide.
+inline constexpr const char* kBlocksOfFeatures = "blocks_of_features";
+
 /// The model of --start. Errors as TrainedModel::load(); INVALID_ARGUMENT: it is of another rank.
 absl::StatusOr<TrainedModel> load_start(const Options& options);
 

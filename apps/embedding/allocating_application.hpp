@@ -26,6 +26,9 @@ class AllocatingApplication : public Application {
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {
     return allocation_.chosen(option);
   }
+  [[nodiscard]] bool leaves_open(std::string_view option) const override {
+    return option == "allocation" && allocation_.leaves_open();
+  }
 
  protected:
   /// `fastest`: the model with which its rows move best.

@@ -54,7 +54,9 @@ std::string AllocationOption::default_consistency(bool is_one_node, const std::s
 }
 
 void AllocationOption::set_consistency(const ConsistencyModel& consistency) {
-  if (text_ == kAuto) text_ = auto_allocation(consistency);
+  if (text_ != kAuto) return;
+  text_ = auto_allocation(consistency);
+  was_auto_ = true;
 }
 
 std::optional<std::string> AllocationOption::chosen(std::string_view option) const {

@@ -44,6 +44,8 @@ class AllocationOption {
   [[nodiscard]] std::string default_consistency(bool is_one_node, const std::string& otherwise) const;
   /// See Application::set_job_shape().
   void set_consistency(const ConsistencyModel& consistency);
+  /// Application::leaves_open()
+  [[nodiscard]] bool leaves_open() const { return was_auto_ || text_ == "auto"; }
   /// Application::chosen()
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const;
   /// INVALID_ARGUMENT, in one line, if rows cannot be allocated in this way under that model.
@@ -61,6 +63,7 @@ class AllocationOption {
  private:
   const ConsistencyModel fastest_;
   std::string text_ = "auto";
+  bool was_auto_ = false;  ///< the model has decided it
 };
 
 }  // namespace verbena::apps

@@ -73,6 +73,15 @@ std::optional<std::string> EmbeddingApplication::chosen(std::string_view option)
   return AllocatingApplication::chosen(option);
 }
 
+bool EmbeddingApplication::leaves_open(std::string_view option) const {
+  if (option == "lookahead") return !lookahead_.has_value();
+  return AllocatingApplication::leaves_open(option);
+}
+
+std::vector<ChoiceOption> EmbeddingApplication::choices() const {
+  return {{"allocation"}, {"lookahead"}, {"clocks-per-iteration"}, {"batch"}};
+}
+
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {
   RETURN_IF_ERROR(check_common_options());
   RETURN_IF_ERROR(check_options());

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/embedding/allocating_application.hpp"
 #include "apps/embedding/row_store.hpp"
@@ -17,6 +18,8 @@ class EmbeddingApplication : public AllocatingApplication {
   absl::Status run_worker(WorkerContext& context) const final;
   absl::Status run_baseline(BaselineContext& context) const final;
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override;
+  [[nodiscard]] bool leaves_open(std::string_view option) const override;
+  [[nodiscard]] std::vector<ChoiceOption> choices() const override;
 
  protected:
   using AllocatingApplication::AllocatingApplication;

@@ -42,6 +42,8 @@ constexpr std::int64_t kMaxBatch = 65'535;
 constexpr const char* kAuto = "auto";
 constexpr const char* kRelations = "relations";
 constexpr const char* kEntities = "entities";
+/// What the summary says of it.
+constexpr const char* kSharedOut = "shared_out";
 
 /// What one process needs of the input, ready for training.
 struct Job {
@@ -104,6 +106,14 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] bool leaves_open(std::string_view option) const override {
+    return option == "share-out" ? sharing_ == kAuto : EmbeddingApplication::leaves_open(option);
+  }
+  [[nodiscard]] std::vector<ChoiceOption> choices() const override {
+    std::vector<ChoiceOption> all = EmbeddingApplication::choices();
+    all.push_back({"share-out", kSharedOut});
+    return all;
+  }
   [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
@@ -334,7 +344,7 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load_job(std::uint32_t rank, std::u
     reporter.summary("format", job.graph.format);
     reporter.summary("entities", job.data.entities);
     reporter.summary("relations", relations);
-    reporter.summary("shared_out", job.shares_entities ? kEntities : kRelations);
+    reporter.summary(kSharedOut, job.shares_entities ? kEntities : kRelations);
     reporter.summary("train_triples", job.graph.train.size());
     reporter.summary("valid_triples", job.graph.valid.size());
     reporter.summary("test_triples", job.graph.test.size());

@@ -386,9 +386,11 @@ absl::Status share_out(std::uint32_t size, RunOptions& run) {
   if (run.baseline) {
     return absl::InvalidArgumentError(fmt::format("--baseline is one process; {} were started", size));
   }
-  if (!run.servers_given && !run.workers_given) job.servers = std::max(1U, size / 2);
-  if (!run.servers_given && run.workers_given) job.servers = size - std::min(size, job.workers);
-  if (!run.workers_given) job.workers = size - std::min(size, job.servers);
+  const bool says_servers = job.given.contains("servers");
+  const bool says_workers = job.given.contains("workers");
+  if (!says_servers && !says_workers) job.servers = std::max(1U, size / 2);
+  if (!says_servers && says_workers) job.servers = size - std::min(size, job.workers);
+  if (!says_workers) job.workers = size - std::min(size, job.servers);
   if (job.servers > 0 && job.workers > 0 && job.servers + job.workers == size) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("{} processes were started, which cannot be {} servers and {} workers: --servers and "

@@ -31,6 +31,7 @@ std::vector<std::string> common_arguments(const JobOptions& job) {
   if (job.replicas > 0) arguments.push_back(flag("replicas", job.replicas));
   if (job.budget_mb_per_s > 0) arguments.push_back(flag("budget", job.budget_mb_per_s));
   arguments.push_back(flag("silence-timeout", job.silence_timeout_ms));
+  arguments.push_back(flag("spin", job.spin));
   if (job.verbose) arguments.emplace_back("--verbose");
   return arguments;
 }
@@ -40,7 +41,7 @@ Launcher::Command worker_command(const Application& application, const Applicati
   std::vector<std::string> arguments = common_arguments(run.job);
   arguments.insert(arguments.begin(), {"worker", std::string(application.name())});
   arguments.insert(arguments.end(), {flag("worker-rank", rank), flag("consistency", run.job.consistency),
-                                     flag("read-path", run.job.read_path)});
+                                     flag("read-path", run.job.read_path), flag("gather", run.job.gather)});
   for (const std::string& slow : run.job.slow) arguments.push_back(flag("slow", slow));
   const CheckpointSettings& checkpoints = run.job.checkpoints;
   if (!checkpoints.folder.empty()) arguments.push_back(flag("checkpoint", checkpoints.folder));

@@ -32,6 +32,14 @@ constexpr const char* kServers = "Servers";
 constexpr const char* kConditions = "Conditions";
 constexpr const char* kCheckpoints = "Checkpoints";
 
+/// What --read-path, --gather and --spin read.
+constexpr const char* kLeftOpen = "auto";
+constexpr const char* kInPlace = "in-place";
+constexpr const char* kCached = "cached";
+constexpr const char* kAlways = "always";
+constexpr const char* kNever = "never";
+constexpr const char* kBriefly = "briefly";
+
 }  // namespace
 
 std::uint32_t JobOptions::chosen_server_threads() const {
@@ -45,6 +53,19 @@ std::uint32_t JobOptions::chosen_server_threads() const {
 
 std::uint32_t JobOptions::chosen_lanes() const {
   return lanes > 0 ? lanes : std::max(1U, chosen_server_threads() - 1);
+}
+
+bool JobOptions::is_by_hand(const std::string& name) const {
+  const auto found = given.find(name);
+  return found != given.end() && found->second != kLeftOpen;
+}
+
+std::map<std::string, std::string> given_options(const CLI::App& command) {
+  std::map<std::string, std::string> given;
+  for (const CLI::Option* const option : command.get_options()) {
+    if (option->count() > 0) given[option->get_single_name()] = option->results().back();
+  }
+  return given;
 }
 
 void add_size_options(CLI::App& command, JobOptions& options) {
@@ -117,7 +138,18 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
           "worker's row cache, as between hosts, and shows what the models promise and cost there; "
           "auto takes in-place where it can.")
       ->type_name("auto|in-place|cached")
-      ->check(one_of({"auto", "in-place", "cached"}))
+      ->check(one_of({kLeftOpen, kInPlace, kCached}))
+      ->group(kConsistency)
+      ->capture_default_str();
+  command
+      .add_option("--gather", options.gather,
+                  "How rows of sparse tables come from another host. never: each is read by itself; always: "
+                  "the server "
+                  "gathers those of a pull into a message for each of its lanes; auto takes what takes less "
+                  "time here, "
+                  "which each table's first pulls measure (docs/sparse.md).")
+      ->type_name("auto|always|never")
+      ->check(one_of({kLeftOpen, kAlways, kNever}))
       ->group(kConsistency)
       ->capture_default_str();
   add_budget_option(command, options);
@@ -145,6 +177,20 @@ void add_budget_option(CLI::App& command, JobOptions& options) {
       ->type_name("MB/S")
       ->check(positive_number())
       ->group(kConsistency);
+}
+
+void add_spin_option(CLI::App& command, JobOptions& options) {
+  command
+      .add_option(
+          "--spin", options.spin,
+          "What a process does that has to wait. briefly: it looks for work for some microseconds before it "
+          "sleeps, which saves the time to wake up where it has a core to itself; never: it leaves the core "
+          "to "
+          "others at once; auto: never where a job on one host has more threads than the host has cores.")
+      ->type_name("auto|briefly|never")
+      ->check(one_of({kLeftOpen, kBriefly, kNever}))
+      ->group(kProcessOptions)
+      ->capture_default_str();
 }
 
 void add_server_options(CLI::App& command, JobOptions& options) {
@@ -314,12 +360,19 @@ absl::Status check_together(const CheckpointSettings& checkpoints) {
 absl::Status check(const JobOptions& options) {
   RETURN_IF_ERROR(check(options.transport));
   RETURN_IF_ERROR(check_together(options.checkpoints));
-  if (is_decided_for(options.transport, transport::Reach::kHosts) && options.read_path == "in-place") {
+  if (options.spin == kNever && is_decided_for(options.transport, transport::Reach::kHosts) &&
+      backend_of(options.transport).find_device) {
+    return absl::InvalidArgumentError(
+        fmt::format("--spin never: over {} who waits looks for work first; expected auto or briefly, or "
+                    "another --transport",
+                    options.transport.transport));
+  }
+  if (is_decided_for(options.transport, transport::Reach::kHosts) && options.read_path == kInPlace) {
     return absl::InvalidArgumentError(
         fmt::format("--read-path in-place needs --transport {}: over {} no server's memory is mapped here",
                     default_scheme(transport::Reach::kHost), options.transport.transport));
   }
-  if (!options.transport.network.empty() && options.read_path == "in-place") {
+  if (!options.transport.network.empty() && options.read_path == kInPlace) {
     return absl::InvalidArgumentError(
         "--read-path in-place is not over a network: --network goes with --read-path cached or auto");
   }
@@ -472,9 +525,49 @@ bool shares_cores(const JobOptions& options) {
          options.servers + options.total_workers() > std::thread::hardware_concurrency();
 }
 
+bool spins(const JobOptions& options) {
+  return options.spin == kLeftOpen ? !shares_cores(options) : options.spin == kBriefly;
+}
+
 ReadPath read_path_of(const JobOptions& options) {
-  if (options.read_path == "in-place") return ReadPath::kInPlace;
-  return options.read_path == "cached" ? ReadPath::kCached : ReadPath::kAuto;
+  if (options.read_path == kInPlace) return ReadPath::kInPlace;
+  return options.read_path == kCached ? ReadPath::kCached : ReadPath::kAuto;
+}
+
+std::optional<std::size_t> gather_row_bytes_of(const JobOptions& options) {
+  if (options.gather == kLeftOpen) return std::nullopt;
+  return options.gather == kAlways ? std::numeric_limits<std::size_t>::max() : 0;
+}
+
+namespace {
+
+/// What --read-path stands for. Over a network it is the session that finds out which memory it can map.
+std::string decided_read_path(const JobOptions& options) {
+  if (options.read_path != kLeftOpen) return options.read_path;
+  if (!options.transport.network.empty()) return kCached;
+  if (is_decided_for(options.transport, transport::Reach::kHost)) return kInPlace;
+  return backend_of(options.transport).find_device
+             ? fmt::format("{} of a server on its host, else {}", kInPlace, kCached)
+             : kCached;
+}
+
+}  // namespace
+
+Choices choices_of(const JobOptions& options) {
+  const bool is_own_program = options.consistency.empty();  // which says for each table
+  Choices choices = {{"transport", options.transport.transport}};
+  if (!is_own_program) choices.push_back({"consistency", to_string(*parse_consistency(options.consistency))});
+  choices.push_back({"read-path", decided_read_path(options)});
+  choices.push_back({"servers", std::to_string(options.servers)});
+  choices.push_back({"workers", std::to_string(options.workers)});
+  choices.push_back({"threads", std::to_string(options.threads)});
+  choices.push_back({"server-threads", std::to_string(options.chosen_server_threads())});
+  choices.push_back({"lanes", std::to_string(options.chosen_lanes())});
+  choices.push_back({"spin", spins(options) ? kBriefly : kNever});
+  if (!is_own_program)
+    choices.push_back({kGatherChoice, options.gather == kLeftOpen ? kMeasured : options.gather});
+  for (Choice& choice : choices) choice.by_hand = options.is_by_hand(choice.name);
+  return choices;
 }
 
 std::vector<SlowRule> slow_rules(const JobOptions& options) {
@@ -525,6 +618,25 @@ std::map<std::string, std::string> ApplicationOptions::values() const {
   return all;
 }
 
+Choices ApplicationOptions::choices() const {
+  Choices choices;
+  for (const ChoiceOption& of_run : application_.choices()) {
+    for (const CLI::Option* const option : options_) {
+      if (option->get_single_name() != of_run.option) continue;
+      const std::string name(of_run.option);
+      const bool is_open = application_.leaves_open(of_run.option);
+      const std::string value =
+          is_open && !application_.chosen(of_run.option) ? kByTheData : this->value(option->get_name());
+      if (value.empty()) continue;  // it does nothing
+      choices.push_back({.name = name,
+                         .value = value,
+                         .by_hand = option->count() > 0 && !is_open,
+                         .decided_by = std::string(of_run.decided_by)});
+    }
+  }
+  return choices;
+}
+
 std::string ApplicationOptions::effective() const {
   std::string text;
   for (const CLI::Option* option : options_) {
@@ -550,15 +662,16 @@ std::string effective(const JobOptions& options) {
   if (!checkpoints.resume_from.empty()) saving += " --resume-from=" + checkpoints.resume_from;
   if (checkpoints.restarts > 0) saving += fmt::format(" --restarts={}", checkpoints.restarts);
   return fmt::format(
-      "--servers={}{} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
-      "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={} "
+      "--servers={}{} --workers={} --threads={} --consistency={} --read-path={} --gather={} --spin={} "
+      "--transport={} --device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} "
+      "--network={} "
       "--budget={} --silence-timeout={}{}{}{}{}",
       options.servers, options.replicas == 0 ? "" : fmt::format(" --replicas={}", options.replicas),
-      options.workers, options.threads, options.consistency, options.read_path, options.transport.transport,
-      options.transport.device, options.transport.device_port, options.chosen_server_threads(),
-      options.chosen_lanes(), options.job, absl::StrJoin(options.addresses, ","), options.transport.network,
-      options.budget_mb_per_s, options.silence_timeout_ms,
-      options.outlives_workers ? " --outlive-workers" : "",
+      options.workers, options.threads, options.consistency, options.read_path, options.gather, options.spin,
+      options.transport.transport, options.transport.device, options.transport.device_port,
+      options.chosen_server_threads(), options.chosen_lanes(), options.job,
+      absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
+      options.silence_timeout_ms, options.outlives_workers ? " --outlive-workers" : "",
       options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="), saving);
 }
 

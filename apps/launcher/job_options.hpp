@@ -13,6 +13,7 @@
 #include "apps/application.hpp"
 #include "apps/conditions/slowdown.hpp"
 #include "apps/options/transport_options.hpp"
+#include "apps/report/choices.hpp"
 #include <verbena/session.hpp>
 
 namespace CLI {
@@ -42,6 +43,7 @@ struct JobOptions {
   std::string consistency;     ///< empty: not given; decide_consistency()
   TransportOptions transport;
   std::string read_path = "auto";
+  std::string gather = "auto";              ///< add_consistency_options()
   double budget_mb_per_s = 0;               ///< managed communication; 0: none
   std::uint32_t silence_timeout_ms = 5000;  ///< of ServerOptions and SessionOptions
   /// For servers started by hand, for users' own programs: the servers go on when a worker dies.
@@ -56,7 +58,11 @@ struct JobOptions {
   std::uint32_t server_threads = 0;
   std::uint32_t lanes =
       0;  ///< parts of each shard that are applied independently; 0: one for each lane thread
+  std::string spin = "auto";  ///< add_spin_option()
   bool verbose = false;
+  /// What was on the command line, by name without dashes. For what the run says of its choices; and servers
+  /// and workers that are not given are as many as there are processes.
+  std::map<std::string, std::string> given;
 
   [[nodiscard]] std::uint32_t total_workers() const { return workers * threads; }
   /// All copies of all servers. They are numbered: first those that serve at the beginning, by their ranks,
@@ -64,7 +70,12 @@ struct JobOptions {
   [[nodiscard]] std::uint32_t server_processes() const { return servers * (1 + replicas); }
   [[nodiscard]] std::uint32_t chosen_server_threads() const;
   [[nodiscard]] std::uint32_t chosen_lanes() const;
+  /// Whether the option of this name, without dashes, was given, and not as "auto".
+  [[nodiscard]] bool is_by_hand(const std::string& name) const;
 };
+
+/// The options that were on the command line, by name without dashes. For JobOptions::given.
+std::map<std::string, std::string> given_options(const CLI::App& command);
 
 /// --servers and --workers, --consistency and so on, in groups; `command` must not outlive `options`.
 void add_size_options(CLI::App& command, JobOptions& options);         // all
@@ -78,6 +89,7 @@ void decide_consistency(JobOptions& options, Application& application, bool is_o
 bool is_one_node(const JobOptions& options);
 void add_budget_option(CLI::App& command, JobOptions& options);      // server; the others have it, too
 void add_silence_option(CLI::App& command, JobOptions& options);     // all
+void add_spin_option(CLI::App& command, JobOptions& options);        // all
 void add_server_options(CLI::App& command, JobOptions& options);     // run, server
 void add_outlive_option(CLI::App& command, JobOptions& options);     // server
 void add_address_options(CLI::App& command, JobOptions& options);    // worker, server
@@ -115,7 +127,15 @@ absl::StatusOr<std::string> fresh_address(const TransportOptions& options, std::
 /// True if all of the job is on this host and has more threads than the host has cores. REQUIRES: the
 /// transport is decided.
 bool shares_cores(const JobOptions& options);
+/// Whether a process that has nothing to do looks for work for a while before it sleeps. REQUIRES: the
+/// transport is decided.
+bool spins(const JobOptions& options);
 ReadPath read_path_of(const JobOptions& options);
+/// SessionOptions::gather_row_bytes; without a value where sessions measure what is faster.
+std::optional<std::size_t> gather_row_bytes_of(const JobOptions& options);
+/// What the job decides by itself, or was told. REQUIRES: the transport and the consistency model are
+/// decided.
+Choices choices_of(const JobOptions& options);
 /// REQUIRES: check() has succeeded.
 std::vector<SlowRule> slow_rules(const JobOptions& options);
 
@@ -129,6 +149,8 @@ class ApplicationOptions {
   /// All options that have a value, chosen, given or default, by name without dashes; the value is text, for
   /// a flag "true" or "false".
   [[nodiscard]] std::map<std::string, std::string> values() const;
+  /// Those that the application counts as choices, and that do something.
+  [[nodiscard]] Choices choices() const;
   /// All options in a readable form: "--topics=50 --seed=1".
   [[nodiscard]] std::string effective() const;
 

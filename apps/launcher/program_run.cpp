@@ -92,7 +92,7 @@ job::ProgramRole role_of(const JobOptions& job, std::uint32_t rank, std::uint32_
           .scheme = job.transport.transport,
           .device = job.transport.device,
           .device_port = job.transport.device_port,
-          .shares_cores = shares_cores(job),
+          .shares_cores = !spins(job),
           .read_path = read_path_of(job),
           .update_budget_mb_per_s = job.budget_mb_per_s,
           .silence_timeout_ms = job.silence_timeout_ms};

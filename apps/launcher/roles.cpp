@@ -103,7 +103,7 @@ class WorkerReporter : public Reporter {
 
 TransportOptions transport_of(const JobOptions& job) {
   TransportOptions options = job.transport;
-  options.shares_cores = shares_cores(job);
+  options.shares_cores = !spins(job);
   return options;
 }
 
@@ -176,6 +176,8 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .resume = job.checkpoints.resume_from,
                                .transport = *std::move(transport),
                                .configuration = configuration_for(role),
+                               .gather_row_bytes = gather_row_bytes_of(job),
+                               .gather_keys = gather_row_bytes_of(job) ? 1 : SessionOptions{}.gather_keys,
                                .update_budget_mb_per_s = job.budget_mb_per_s};
   // Not if there are competitor threads: they must get the core as the kernel decides.
   if (shares_cores(job) && (*competitors)->count() == 0) ask_for_short_slices();

@@ -39,6 +39,7 @@ absl::StatusOr<std::unique_ptr<RunOutputs>> RunOutputs::create(const RunOptions&
                                                                const Application& application,
                                                                const ApplicationOptions& options) {
   std::unique_ptr<RunOutputs> outputs(new RunOutputs(run, application, options));
+  log_choices(outputs->settings_);
   if (!run.metrics.empty()) {
     absl::StatusOr<MetricsFile> file = MetricsFile::create(run.metrics);
     if (!file.ok()) return file.status();
@@ -65,12 +66,20 @@ int RunOutputs::finish(const absl::Status& ended, int signal) {
   }
   if (!ended.ok()) return report_error(ended);
   const double elapsed_seconds = monitor_->elapsed_seconds();
+  settle_choices();
   display_.print(summary_table(settings_, record_, elapsed_seconds));
   const absl::Status written = write(elapsed_seconds);
   if (written.ok()) return kExitOk;
   // The run itself has succeeded: an output that cannot be written is not a usage error at this point.
   report_error(written);
   return kExitFailed;
+}
+
+/// What was open at the beginning has been decided meanwhile.
+void RunOutputs::settle_choices() {
+  const std::string before = choices_text(settings_.choices);
+  settings_.choices = settled(settings_.choices, record_, monitor_->model_summary());
+  if (choices_text(settings_.choices) != before) log_choices(settings_);
 }
 
 absl::Status RunOutputs::write(double elapsed_seconds) {

@@ -18,9 +18,7 @@ namespace verbena::apps {
 struct RunOptions {
   JobOptions job;
   job::PeerOptions peers = {};  ///< how it finds the processes that were started with it
-  bool servers_given = false;   ///< on the command line
-  bool workers_given = false;
-  std::string metrics;  ///< empty: none
+  std::string metrics;          ///< empty: none
   std::string report;
   bool baseline = false;
   bool quiet = false;
@@ -46,11 +44,12 @@ class RunOutputs {
 
  private:
   RunOutputs(const RunOptions& run, const Application& application, const ApplicationOptions& options);
+  void settle_choices();
   absl::Status write(double elapsed_seconds);
 
   const RunOptions& run_;
   const Application& application_;
-  const RunSettings settings_;
+  RunSettings settings_;
   std::optional<MetricsFile> metrics_;
   RunRecord record_;
   Display display_;

@@ -1,5 +1,7 @@
 #include "apps/launcher/run_settings.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include "apps/report/provenance.hpp"
 #include "base/decimal.hpp"
 #include <verbena/consistency.hpp>
@@ -35,7 +37,14 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.budget_mb_per_s = job.budget_mb_per_s;
   settings.network = job.transport.network;
   settings.slow = job.slow;
+  settings.choices = choices_of(job);
+  const Choices of_application = options.choices();
+  settings.choices.insert(settings.choices.end(), of_application.begin(), of_application.end());
   return settings;
+}
+
+void log_choices(const RunSettings& settings) {
+  if (!settings.choices.empty()) spdlog::info("choices: {}", choices_text(settings.choices));
 }
 
 }  // namespace verbena::apps

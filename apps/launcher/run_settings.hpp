@@ -9,5 +9,7 @@ namespace verbena::apps {
 
 RunSettings run_settings(const Application& application, const ApplicationOptions& options,
                          const JobOptions& job, bool baseline);
+/// For -v.
+void log_choices(const RunSettings& settings);
 
 }  // namespace verbena::apps

@@ -18,6 +18,7 @@
 #include "apps/data/tokens_option.hpp"
 #include "apps/embedding/allocating_application.hpp"
 #include "apps/embedding/moving_blocks.hpp"
+#include "apps/embedding/schedule.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
@@ -45,6 +46,12 @@ struct Job {
   TrainingData data;
 };
 
+constexpr std::string_view kClocksPerIteration = "clocks-per-iteration";
+constexpr std::string_view kLookahead = "lookahead";
+constexpr std::string_view kBatch = "batch";
+constexpr std::int64_t kMostLookahead = 1;
+constexpr std::int64_t kMostWords = 1 << 20;  ///< the maximum of --batch
+
 constexpr const char* kNeedsLessMemory = "fewer --topics or fewer documents";
 
 class Lda final : public AllocatingApplication {
@@ -58,8 +65,19 @@ class Lda final : public AllocatingApplication {
   [[nodiscard]] std::string_view main_objective() const override { return "log_likelihood_per_token"; }
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
   [[nodiscard]] bool can_be_resumed() const override { return true; }
+  /// What was saved says into how many blocks the words are divided; the rest changes nothing of it.
+  [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
+    return option == kLookahead || option == kBatch ||
+           (option == kClocksPerIteration && leaves_open(option)) ||
+           AllocatingApplication::may_change_on_resume(option);
+  }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override;
+  [[nodiscard]] bool leaves_open(std::string_view option) const override;
+  [[nodiscard]] std::vector<ChoiceOption> choices() const override {
+    return {{"allocation"}, {kLookahead}, {kClocksPerIteration}, {kBatch}};
+  }
   [[nodiscard]] Files files() const override;
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
@@ -78,7 +96,12 @@ class Lda final : public AllocatingApplication {
     return {.topics = topics(), .held_out = held_out_, .seed = training_.seed, .blocks = blocks};
   }
   absl::Status check_options() const;
+  absl::Status check_blocks(std::uint32_t workers) const;
   absl::Status check_data(std::uint32_t workers) const;
+  /// In how many blocks the words are trained, as given or chosen.
+  [[nodiscard]] std::size_t blocks(const JobShape& shape) const;
+  /// Whether the next block is fetched while one is trained. REQUIRES: rows move.
+  [[nodiscard]] bool looks_ahead(std::uint32_t workers, std::size_t blocks) const;
   absl::Status check_split(const Corpus& corpus) const;
   absl::StatusOr<Job> load(const Part& part, std::size_t blocks, Reporter& reporter) const;
   absl::Status train_as_worker(WorkerContext& context) const;
@@ -97,8 +120,28 @@ class Lda final : public AllocatingApplication {
   std::int64_t topics_ = 50;
   std::int64_t top_words_ = 10;
   double held_out_ = 0;
+  std::int64_t clocks_per_iteration_ = 0;
+  std::optional<std::int64_t> lookahead_;
   TrainingOptions training_;
 };
+
+std::optional<std::string> Lda::chosen(std::string_view option) const {
+  if (option == kBatch && leaves_open(option) && topics_ > 0) return std::to_string(rows_at_once(topics()));
+  if (!job_shape() || !leaves_open(option) || !allocation().parsed().ok())
+    return AllocatingApplication::chosen(option);
+  const std::size_t blocks = this->blocks(*job_shape());
+  if (option == kClocksPerIteration) return std::to_string(blocks);
+  if (option != kLookahead) return AllocatingApplication::chosen(option);
+  const bool can_move = allocation().moves() && blocks >= job_shape()->workers;
+  return can_move && looks_ahead(job_shape()->workers, blocks) ? "1" : "0";
+}
+
+bool Lda::leaves_open(std::string_view option) const {
+  if (option == kClocksPerIteration) return clocks_per_iteration_ == 0;
+  if (option == kLookahead) return !lookahead_.has_value();
+  if (option == kBatch) return training_.batch == 0;
+  return AllocatingApplication::leaves_open(option);
+}
 
 Files Lda::files() const {
   Files files;
@@ -137,6 +180,22 @@ void Lda::add_options(CLI::App& command) {
   add_number(command, "--iterations", training_.iterations, "passes over the documents")
       ->capture_default_str();
   allocation().add(command);
+  add_number(
+      command, "--lookahead", lookahead_,
+      "where rows move, 1: the words of the next block are asked for while one is sampled; 0: when its turn "
+      "comes. Default: 1 if no other worker samples them meanwhile")
+      ->type_name("N");
+  add_number(
+      command, "--clocks-per-iteration", clocks_per_iteration_,
+      "clocks in a pass over the documents: the words are cut into so many blocks, and in each clock a "
+      "worker "
+      "samples another one; 0: workers x (staleness + 1); where rows move, as many as there are workers with "
+      "one server and workers x 3 with several; 1 for a single worker. With fewer than workers, some sample "
+      "the same words at a time")
+      ->capture_default_str();
+  add_number(command, "--batch", training_.batch,
+             "words whose rows are pulled and sampled at a time; 0: as many as a core's cache has room for")
+      ->capture_default_str();
   add_number(command, "--held-out", held_out_,
              "share of the documents that is not trained, but predicted (perplexity)")
       ->capture_default_str();
@@ -175,6 +234,14 @@ absl::Status Lda::check_options() const {
   if (training_.evaluate_every < 1) {
     return invalid("--evaluate-every: expected 1 or more", training_.evaluate_every);
   }
+  if (clocks_per_iteration_ < 0 || clocks_per_iteration_ > kMostClocksPerIteration) {
+    return invalid(fmt::format("--clocks-per-iteration: expected 0 to {}", kMostClocksPerIteration),
+                   clocks_per_iteration_);
+  }
+  if (lookahead_ && (*lookahead_ < 0 || *lookahead_ > kMostLookahead))
+    return invalid(fmt::format("--lookahead: expected 0 to {}", kMostLookahead), *lookahead_);
+  if (training_.batch < 0 || training_.batch > kMostWords)
+    return invalid(fmt::format("--batch: expected 0 to {}", kMostWords), training_.batch);
   RETURN_IF_ERROR(parse_tokens(tokens_).status());
   RETURN_IF_ERROR(allocation().parsed().status());
   if (min_count_ < 1) return invalid("--min-count: expected 1 or more", min_count_);
@@ -248,8 +315,31 @@ absl::Status Lda::check_data(std::uint32_t workers) const {
   return OutputFile::check(output_, file_bytes);
 }
 
+absl::Status Lda::check_blocks(std::uint32_t workers) const {
+  if (!allocation().moves() || clocks_per_iteration_ == 0 || clocks_per_iteration_ >= workers)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--clocks-per-iteration: where rows move, expected a block of words for each of the {} "
+                  "workers, found {}",
+                  workers, clocks_per_iteration_));
+}
+
+std::size_t Lda::blocks(const JobShape& shape) const {
+  if (clocks_per_iteration_ > 0) return static_cast<std::size_t>(clocks_per_iteration_);
+  if (allocation().moves()) return moving_blocks(shape.workers, shape.servers);
+  // So many keep workers that train the same words at least as many clocks apart as the staleness, so that
+  // each sees what the other has just trained.
+  return shape.workers == 1 ? 1
+                            : shape.workers * (std::size_t{consistency::staleness(shape.consistency)} + 1);
+}
+
+bool Lda::looks_ahead(std::uint32_t workers, std::size_t blocks) const {
+  return lookahead_.value_or(kMostLookahead) > 0 && turns(workers, blocks).next_is_free;
+}
+
 absl::Status Lda::check(std::uint32_t workers) {
   RETURN_IF_ERROR(check_options());
+  RETURN_IF_ERROR(check_blocks(workers));
   return with_enough_memory(kNeedsLessMemory, [&] { return check_data(workers); });
 }
 
@@ -291,7 +381,7 @@ absl::StatusOr<std::vector<DataCursor>> Lda::cursors_of(const TrainingData& data
   for (std::size_t block = 0; block < blocks; ++block) {
     cursors.emplace_back(context.session,
                          DataCursor::Options{.examples = data.blocks[block + 1] - data.blocks[block],
-                                             .mini_batch = rows_at_once(topics()),
+                                             .mini_batch = training_.words_at_once(topics()),
                                              .first = places[block]});
   }
   return cursors;
@@ -313,19 +403,15 @@ absl::Status Lda::train(Job& job, WordCounts& counts, std::vector<DataCursor> cu
 
 absl::Status Lda::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
-  // So many blocks keep workers that train the same words at least as many clocks apart as the staleness, so
-  // that each sees what the other has just trained.
-  const std::size_t blocks_that_stay =
-      session.workers() == 1 ? 1 : session.workers() * (consistency::staleness(context.consistency) + 1);
-  std::size_t blocks =
-      allocation().moves() ? moving_blocks(session.workers(), session.servers()) : blocks_that_stay;
+  std::size_t blocks = this->blocks({context.consistency, session.workers(), session.servers()});
   if (const nlohmann::json* const saved = context.checkpoints.resumed()) {
     // With another number of servers, rows that move would have others now.
     const absl::StatusOr<std::size_t> found = Trainer::blocks(*saved);
     if (!found.ok()) return found.status();
+    const std::size_t least = allocation().moves() ? session.workers() : 1;
+    constexpr auto kMost = static_cast<std::size_t>(kMostClocksPerIteration);
     const bool is_possible =
-        allocation().moves() ? *found >= session.workers() && *found <= moving_blocks(session.workers(), 2)
-                             : *found == blocks;
+        clocks_per_iteration_ > 0 ? *found == blocks : *found >= least && *found <= kMost;
     if (!is_possible) return wrong_state(fmt::format("there are {} blocks", *found));
     blocks = *found;
   }
@@ -347,7 +433,8 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
   if (allocation().moves()) {
     const Turns turns = apps::turns(session.workers(), blocks);
     RETURN_IF_ERROR(session.limit_lead(turns.clocks_ahead));
-    MovingCounts counts(session, *rows, *totals, context.watch, allocation().value(), turns.next_is_free);
+    MovingCounts counts(session, *rows, *totals, context.watch, allocation().value(),
+                        looks_ahead(session.workers(), blocks));
     return train(*job, counts, *std::move(cursors), context.reporter, context.stop, context.checkpoints);
   }
   TableCounts counts(session, *rows, *totals, context.watch);

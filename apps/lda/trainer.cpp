@@ -58,7 +58,7 @@ absl::Status Trainer::for_each_word(std::size_t block, const ExampleRange& batch
 }
 
 ExampleRange Trainer::batch_after(std::size_t block, std::uint64_t done) const {
-  return {done, std::min<std::uint64_t>(done + rows_at_once(counts_.topics()), words_of(block))};
+  return {done, std::min<std::uint64_t>(done + options_.words_at_once(counts_.topics()), words_of(block))};
 }
 
 absl::Status Trainer::count_topics() {

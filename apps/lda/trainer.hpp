@@ -20,12 +20,20 @@
 
 namespace verbena::apps::lda {
 
+/// How many rows are opened or read at a time where nobody has said it: they stay in a core's second-level
+/// cache, together with a copy.
+std::size_t rows_at_once(std::size_t topics);
+
 struct TrainingOptions {
   std::int64_t iterations = 200;
   double alpha = 0.1;  ///< of every topic
   double beta = 0.01;  ///< of every word
   std::int64_t evaluate_every = 10;
   std::uint64_t seed = 1;
+  std::int64_t batch = 0;  ///< words whose rows are opened at a time; 0: rows_at_once()
+  [[nodiscard]] std::size_t words_at_once(std::size_t topics) const {
+    return batch > 0 ? static_cast<std::size_t>(batch) : rows_at_once(topics);
+  }
   [[nodiscard]] Priors priors() const {
     return {.alpha = static_cast<float>(alpha), .beta = static_cast<float>(beta)};
   }
@@ -43,14 +51,10 @@ inline constexpr const char* kTokens = "tokens";
 inline constexpr const char* kHeldOutLogLikelihood = "held_out_log_likelihood";
 inline constexpr const char* kHeldOutTokens = "held_out_tokens";
 
-/// How many rows are opened or read at a time: they stay in a core's second-level cache, together with a
-/// copy.
-std::size_t rows_at_once(std::size_t topics);
-
 class Trainer {
  public:
   /// `options`, `data` and `counts` must outlive the trainer. `random`: this worker's. `cursors`: for a
-  /// worker, one over the words of each block, with rows_at_once() in a mini-batch; the plain loop has none
+  /// worker, one over the words of each block, with words_at_once() in a mini-batch; the plain loop has none
   /// and samples all words.
   Trainer(const TrainingOptions& options, std::size_t vocabulary, const Part& part, const Random& random,
           TrainingData& data, WordCounts& counts, std::vector<DataCursor> cursors = {});

@@ -159,9 +159,13 @@ class MatrixFactorization final : public EmbeddingApplication {
   }
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
   [[nodiscard]] bool can_be_resumed() const override { return true; }
+  [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
+    return option == "lookahead" || EmbeddingApplication::may_change_on_resume(option);
+  }
 
   void add_options(CLI::App& command) override;
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override;
+  [[nodiscard]] bool leaves_open(std::string_view option) const override;
   [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
@@ -202,7 +206,18 @@ class MatrixFactorization final : public EmbeddingApplication {
 
 std::optional<std::string> MatrixFactorization::chosen(std::string_view option) const {
   if (option == "clocks-per-iteration" && job_shape()) return std::to_string(blocks(*job_shape()));
+  // The block that comes next is still another worker's.
+  if (option == "lookahead" && leaves_open(option) && job_shape() && allocation().parsed().ok() &&
+      fetch_options().allocation == RowAllocation::kLocalize &&
+      blocks(*job_shape()) >= job_shape()->workers &&
+      !turns(job_shape()->workers, blocks(*job_shape())).next_is_free)
+    return "0";
   return EmbeddingApplication::chosen(option);
+}
+
+bool MatrixFactorization::leaves_open(std::string_view option) const {
+  if (option == "clocks-per-iteration") return clocks_per_iteration_ == 0;
+  return EmbeddingApplication::leaves_open(option);
 }
 
 Files MatrixFactorization::files() const {

@@ -27,7 +27,7 @@ struct TransportOptions {
   std::uint32_t device_port = 0;  ///< 0: the first that can be used
   std::string network;  ///< on one host only: what it is to cost, as for parse_job_network(); empty: nothing
   bool has_other_hosts = false;  ///< processes of the job are on other hosts than this one
-  bool shares_cores = false;     ///< the job has more threads on this host than there are cores
+  bool shares_cores = false;     ///< who waits leaves its core at once (transport::BackendOptions)
   // --- who may connect, for processes that no launcher has told
   std::string secret_file;  ///< empty: none
   bool no_secret = false;   ///< whoever reaches this process over the network may take part

@@ -227,6 +227,80 @@ absl::Status Liblinear::prepare(const std::string& data, std::uint64_t /*seed*/,
   return read.ok() ? file->commit() : read.status();
 }
 
+class Mallet final : public Peer {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "MALLET"; }
+  [[nodiscard]] std::string_view program() const override { return "mallet"; }
+  [[nodiscard]] std::string_view application() const override { return "lda"; }
+  [[nodiscard]] std::string_view objective() const override { return "log_likelihood_per_token"; }
+  [[nodiscard]] std::vector<std::string> files(const std::string& folder) const override {
+    return {folder + "/mallet.txt", folder + "/mallet.bin"};
+  }
+  absl::Status prepare(const std::string& data, std::uint64_t seed, const std::string& folder) override;
+  /// The words are as they are to be.
+  [[nodiscard]] std::vector<std::string> importing_arguments() const override {
+    return {"import-file",     "--input",         text_,           "--output", instances_,
+            "--keep-sequence", "--preserve-case", "--token-regex", "\\S+"};
+  }
+  /// Its defaults, which are our lda's for 50 topics: its alpha is the sum over all topics.
+  [[nodiscard]] std::vector<std::string> arguments(const PeerTask& task) const override {
+    const std::int64_t tens = (task.iterations + kIterationsALine - 1) / kIterationsALine;
+    return {"train-topics",
+            "--input",
+            instances_,
+            "--num-topics",
+            std::to_string(task.rank),
+            "--num-threads",
+            std::to_string(task.threads),
+            "--num-iterations",
+            std::to_string(std::max<std::int64_t>(tens, 1) * kIterationsALine),
+            "--show-topics-interval",
+            "0",
+            "--random-seed",
+            "1"};
+  }
+  /// "total tokens: 333000" when all is read, from where training counts; then "<10> LL/token: -8.5" after
+  /// each ten iterations.
+  [[nodiscard]] std::optional<PeerIteration> read(std::string_view line, const PeerTask& /*task*/,
+                                                  double seconds) const override {
+    const std::vector<std::string> words = words_of(line);
+    if (words.size() == 3 && words[0] == "total" && words[1] == "tokens:") return PeerIteration{};
+    PeerIteration found{.items = static_cast<double>(kIterationsALine) * tokens_, .seconds = seconds};
+    double likelihood = 0;
+    if (words.size() != 3 || words[1] != "LL/token:" || words[0].size() < 3 || words[0].front() != '<' ||
+        !absl::SimpleAtoi(absl::string_view(words[0]).substr(1, words[0].size() - 2), &found.iteration) ||
+        !absl::SimpleAtod(words[2], &likelihood))
+      return std::nullopt;
+    found.objective = likelihood;
+    return found;
+  }
+
+ private:
+  static constexpr std::int64_t kIterationsALine = 10;
+
+  std::string text_;
+  std::string instances_;
+  double tokens_ = 0;
+};
+
+/// A line is a name, a label, and the document.
+absl::Status Mallet::prepare(const std::string& data, std::uint64_t /*seed*/, const std::string& folder) {
+  const absl::StatusOr<Corpus> corpus = read_corpus({.path = data, .stop_words = "english"});
+  if (!corpus.ok()) return corpus.status();
+  text_ = files(folder)[0];
+  instances_ = files(folder)[1];
+  tokens_ = static_cast<double>(corpus->tokens.size());
+  absl::StatusOr<OutputFile> file = OutputFile::create(text_);
+  if (!file.ok()) return file.status();
+  for (std::size_t document = 0; document + 1 < corpus->begin.size(); ++document) {
+    file->write(fmt::format("{} -", document));
+    for (std::uint64_t i = corpus->begin[document]; i < corpus->begin[document + 1]; ++i)
+      file->write(" " + corpus->vocabulary[corpus->tokens[i]]);
+    file->write("\n");
+  }
+  return file->commit();
+}
+
 /// Runs the program and calls `on_iteration` for what it says. Of the first iteration's time so much is left
 /// out.
 absl::Status run_program(const Peer& peer, const std::vector<std::string>& command, const PeerTask& task,
@@ -272,8 +346,23 @@ std::unique_ptr<Peer> make_liblinear() {
   return std::make_unique<Liblinear>();
 }
 
+std::unique_ptr<Peer> make_mallet() {
+  return std::make_unique<Mallet>();
+}
+
 std::vector<std::shared_ptr<Peer>> make_peers() {
-  return {make_libmf(), make_fasttext(), make_liblinear()};
+  return {make_libmf(), make_mallet(), make_fasttext(), make_liblinear()};
+}
+
+absl::Status prepare_peer(Peer& peer, const std::string& program, const std::string& data, std::uint64_t seed,
+                          const std::string& folder) {
+  constexpr auto kPatience = std::chrono::minutes(10);
+  RETURN_IF_ERROR(peer.prepare(data, seed, folder));
+  std::vector<std::string> command = peer.importing_arguments();
+  if (command.empty()) return absl::OkStatus();
+  command.insert(command.begin(), program);
+  const absl::StatusOr<std::unique_ptr<Program>> started = Program::start(command);
+  return started.ok() ? (*started)->wait(kPatience) : started.status();
 }
 
 absl::Status run_peer(const Peer& peer, const std::string& program, const PeerTask& task,

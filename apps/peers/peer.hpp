@@ -19,7 +19,7 @@ namespace verbena::apps {
 struct PeerTask {
   std::int64_t iterations = 1;
   std::uint32_t threads = 1;
-  std::int64_t rank = 0;  ///< factors of matrix factorization
+  std::int64_t rank = 0;  ///< factors of matrix factorization; topics
   double tolerance = 0;   ///< how near to the best it ends, in its own measure; 0: it has none
 };
 
@@ -46,6 +46,9 @@ class Peer {
   /// Writes `data`, the application's input, into `folder`, as this program wants it. `seed`: chooses what is
   /// held out, as for the application. Errors: those of reading the data and of writing files.
   virtual absl::Status prepare(const std::string& data, std::uint64_t seed, const std::string& folder) = 0;
+  /// The arguments with which the program itself makes what it reads in training of what prepare() has
+  /// written; empty: it reads that as it is. REQUIRES: prepare().
+  [[nodiscard]] virtual std::vector<std::string> importing_arguments() const { return {}; }
   /// Its arguments. REQUIRES: prepare().
   [[nodiscard]] virtual std::vector<std::string> arguments(const PeerTask& task) const = 0;
   /// The same to read the data and report an iteration without having trained, by which the time that reading
@@ -65,8 +68,17 @@ std::unique_ptr<Peer> make_fasttext();
 /// --l1 1.
 std::unique_ptr<Peer> make_liblinear();
 
+/// MALLET (McCallum, 2002; Yao, Mimno and McCallum, 2009): topics of documents by Gibbs sampling, with the
+/// English stop words left out.
+std::unique_ptr<Peer> make_mallet();
+
 /// All that are known.
 std::vector<std::shared_ptr<Peer>> make_peers();
+
+/// Calls prepare(), and runs `program` to import what that has written, if it wants to. Errors: those of
+/// both, as run_peer() has them.
+absl::Status prepare_peer(Peer& peer, const std::string& program, const std::string& data, std::uint64_t seed,
+                          const std::string& folder);
 
 /// Runs `program`, a path or a name in PATH, and calls `on_iteration` for what it says. Errors: NOT_FOUND if
 /// it cannot be run, UNKNOWN if it fails or says nothing that can be read.

@@ -134,6 +134,7 @@ void add_application(CLI::App& command, Application& application, const CarryOut
                 "Train in a plain loop over the same kernel instead, without a parameter server.")
       ->group(kProcessOptions);
   add_consistency_options(*app, options->job);
+  add_spin_option(*app, options->job);
   add_server_options(*app, options->job);
   add_condition_options(*app, options->job);
   add_checkpoint_options(*app, options->job, /*of_run=*/true);
@@ -146,8 +147,7 @@ void add_application(CLI::App& command, Application& application, const CarryOut
        fmt::format("verbena run {} --data FILE --workers 2 --checkpoint DIR --resume", name),
        fmt::format("verbena run {} --data FILE --baseline", name)}));
   app->callback([app, options, arguments, run, carry_out, &application] {
-    options->servers_given = app->count("--servers") > 0;
-    options->workers_given = app->count("--workers") > 0;
+    options->job.given = given_options(*app);
     *run = [options, arguments, carry_out, &application](const job::LaunchLetter&) {
       return carry_out(*options, application, *arguments);
     };
@@ -187,6 +187,7 @@ void add_own_program(CLI::App& command, const std::vector<std::string>& words, R
   add_silence_option(command, job);
   add_transport_options(command, job.transport, kProcessOptions);
   add_peer_options(command, options->run.peers);
+  add_spin_option(command, job);
   add_server_options(command, job);
   add_output_options(command, options->run);
   add_program_options(command, options->program);
@@ -195,8 +196,7 @@ void add_own_program(CLI::App& command, const std::vector<std::string>& words, R
   command.callback([&command, options, run] {
     check_alone(command);
     if (options->program.words.empty()) return;
-    options->run.servers_given = command.count("--servers") > 0;
-    options->run.workers_given = command.count("--workers") > 0;
+    options->run.job.given = given_options(command);
     if (!command.get_subcommands().empty())
       throw CLI::ValidationError("-- " + options->program.words.front(),
                                  "a program of your own stands instead of an application, not behind one");

@@ -57,6 +57,7 @@ void add_server_command(CLI::App& program, Run* run) {
   add_transport_options(*command, options->job.transport, kProcessOptions);
   add_address_options(*command, options->job);
   add_secret_options(*command, options->job.transport, kProcessOptions);
+  add_spin_option(*command, options->job);
   add_server_options(*command, options->job);
   add_outlive_option(*command, options->job);
   add_budget_option(*command, options->job);

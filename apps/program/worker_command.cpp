@@ -57,6 +57,7 @@ int run_worker(WorkerOptions options, Application& application, const Applicatio
   PipeOutlet pipe(child.letter.report_to);
   RunSettings settings = run_settings(application, arguments, child.job, options.baseline);
   settings.process = fmt::format("worker {}", child.rank);
+  if (!child.letter.launched()) log_choices(settings);
   settings.first_worker = child.rank * child.job.threads;
   ConsoleOutlet console(std::move(settings), [&](const auto& sums) { return application.objectives(sums); });
   if (const std::string output = arguments.value("--output");
@@ -104,13 +105,15 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
     add_transport_options(*app, job.transport, kProcessOptions);
     add_address_options(*app, job);
     add_secret_options(*app, job.transport, kProcessOptions);
+    add_spin_option(*app, job);
     add_consistency_options(*app, job);
     add_condition_options(*app, job);
     add_checkpoint_options(*app, job, /*of_run=*/false);
     add_verbose_option(*app, job);
     app->add_flag("--baseline", options->baseline, "Train in a plain loop, without a parameter server.")
         ->group(kProcessOptions);
-    app->callback([options, arguments, run, &application] {
+    app->callback([app, options, arguments, run, &application] {
+      options->child.job.given = given_options(*app);
       // Whoever starts processes by hand says what is to be as on one node.
       decide_consistency(options->child.job, *application, /*is_one_node=*/false);
       *run = [options, arguments, &application](const job::LaunchLetter& letter) {

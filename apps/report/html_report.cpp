@@ -98,6 +98,18 @@ std::string options(const RunSettings& settings) {
   return html_card("Options of " + settings.model, table + "</table>\n");
 }
 
+/// Where rows lay, how they were read, and so on: what the program decided, and what it was told.
+std::string choices(const RunSettings& settings) {
+  if (settings.choices.empty()) return "";
+  std::string table = "<table>\n";
+  for (const Choice& choice : settings.choices) {
+    table += fmt::format("<tr><th>{}</th><td>{}</td><td>{}</td></tr>\n", escape_markup(choice.name),
+                         escape_markup(choice.value), origin_of(choice));
+  }
+  return html_card("Choices", table + "</table>\n",
+                   "What the program chose by itself, or was told by hand, by the option of that name.");
+}
+
 /// What has happened to the processes, if anything has.
 std::string deaths(const RunRecord& record) {
   if (record.events().empty()) return "";
@@ -142,8 +154,8 @@ std::string html_report(const RunSettings& settings, const RunRecord& record, do
   std::string page = figures(settings, record);
   page += "<div class=\"cards\">\n" + curves(settings, record) + charts_of_model(charts) + staleness(record);
   if (!settings.baseline) page += waits(settings, record);
-  page += summary(summary_rows(settings, record, elapsed_seconds)) + options(settings) + deaths(record) +
-          words(printed);
+  page += summary(summary_rows(settings, record, elapsed_seconds)) + options(settings) + choices(settings) +
+          deaths(record) + words(printed);
   return html_page(title, settings.model,
                    title + (settings.seed ? fmt::format(", seed {}", *settings.seed) : std::string()),
                    settings.made, page + "</div>\n");

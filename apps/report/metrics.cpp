@@ -19,6 +19,7 @@ nlohmann::json settings_json(const RunSettings& settings) {
       {"threads", settings.threads},
       {"seed", settings.seed ? nlohmann::json(*settings.seed) : nlohmann::json()},
       {"options", settings.options},
+      {"choices", choices_json(settings.choices)},
       {"baseline", settings.baseline},
       {"budget_mb_per_s", settings.budget_mb_per_s},
       {"network", settings.network.empty() ? nlohmann::json() : nlohmann::json(settings.network)},

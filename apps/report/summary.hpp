@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/report/choices.hpp"
 #include "apps/report/provenance.hpp"
 #include "apps/report/run_record.hpp"
 
@@ -32,7 +33,8 @@ struct RunSettings {
   std::uint32_t threads = 1;  ///< workers in each of them
   std::optional<std::uint64_t> seed;
   std::map<std::string, std::string>
-      options;  ///< the application's own that have a value, by name without dashes
+      options;      ///< the application's own that have a value, by name without dashes
+  Choices choices;  ///< none for the plain loop
   bool baseline = false;
   double budget_mb_per_s = 0;     ///< managed communication; 0: none
   std::string network;            ///< as on the command line; empty: as it is

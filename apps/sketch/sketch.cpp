@@ -169,6 +169,7 @@ class SketchApplication final : public Application {
   [[nodiscard]] std::int64_t iterations() const override { return kParts; }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] std::vector<ChoiceOption> choices() const override { return {{"batch"}}; }
   [[nodiscard]] Files files() const override;
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override {

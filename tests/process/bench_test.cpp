@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -49,6 +50,7 @@ const std::vector<std::string> kOperations = {"read",
                                               "localize",
                                               "idle-server"};
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;
@@ -93,6 +95,21 @@ TEST(BenchTest, EveryOperationIsReported) {
   std::vector<std::string> expected = kOperations;
   expected.emplace_back("lane-growing");  // of pull-growing
   EXPECT_THAT(operations, UnorderedElementsAreArray(expected));
+  // The same way of the data, written by hand.
+  const std::map<std::string, std::string> by_hand = {
+      {"push", "the same rows added in a plain loop"},
+      {"push-local", "the same rows added in a plain loop"},
+      {"push-batch", "the same rows handed to another core and added there"},
+      {"push-applied", "two notifications and an addition by hand"},
+      {"push-visible", "two notifications and an addition by hand"},
+      {"localize", "a row asked for and handed over by hand"}};
+  for (const nlohmann::json& result : json.at("results")) {
+    const auto found = by_hand.find(result.at("operation"));
+    if (found == by_hand.end()) continue;
+    std::set<std::string> names;
+    for (const nlohmann::json& yardstick : result.at("yardsticks")) names.insert(yardstick.at("name"));
+    EXPECT_THAT(names, Contains(found->second)) << found->first;
+  }
   std::vector<int> widths;
   for (const nlohmann::json& crossover : json.at("gather_crossover")) {
     widths.push_back(crossover.at("row_floats"));

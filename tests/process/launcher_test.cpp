@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "tests/process/program.hpp"
+#include "tests/process/small_training.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::process_test {
@@ -294,6 +296,65 @@ TEST_F(LauncherTest, VerboseShowsEffectiveOptionsAndQuietNothing) {
               AllOf(HasSubstr("--consistency=ssp:3"), HasSubstr("--seed=1"), HasSubstr("--transport=shm")));
   const Ended quiet = run_counter({"--quiet"});
   EXPECT_THAT(quiet.err, IsEmpty());
+}
+
+TEST_F(LauncherTest, EveryApplicationSaysItsChoices) {
+  std::vector<SmallTraining> trainings = small_trainings();
+  trainings.push_back({.application = "word2vec", .options = {"--min-count", "1", "--held-out", "0"}});
+  trainings.push_back({.application = "sketch", .options = {}});
+  const std::map<std::string, std::vector<std::string>> of_application = {
+      {"lda", {"allocation", "lookahead", "clocks-per-iteration", "batch"}},
+      {"mf", {"allocation", "lookahead", "clocks-per-iteration", "batch"}},
+      {"kge", {"allocation", "lookahead", "clocks-per-iteration", "batch", "share-out"}},
+      {"ctr", {"batch"}},
+      {"word2vec", {"allocation", "lookahead", "clocks-per-iteration", "batch"}},
+      {"sketch", {"batch"}}};
+  ASSERT_EQ(trainings.size(), of_application.size());
+  for (const SmallTraining& training : trainings) {
+    const std::string& name = training.application;
+    SCOPED_TRACE(name);
+    const std::string data = path("data of " + name);
+    write_data({.application = name == "word2vec" ? "lda" : name == "sketch" ? "ctr" : name}, data);
+    std::vector<std::string> arguments = {
+        "run",           name,       "--data",           data, "-v", "--lanes", "2", "--metrics",
+        path("metrics"), "--report", path("report.html")};
+    arguments.insert(arguments.end(), training.options.begin(), training.options.end());
+    const Ended ended = run(VERBENA_PROGRAM, arguments, scratch_);
+    ASSERT_EQ(ended.status, 0) << ended.err;
+    EXPECT_THAT(ended.err, AllOf(HasSubstr("choices: transport shm (chosen), consistency "),
+                                 HasSubstr("lanes 2 (by hand)"), HasSubstr("batch ")));
+    const std::string metrics = contents("metrics");
+    const json start = json::parse(metrics.substr(0, metrics.find('\n')));
+    std::vector<std::string> names;
+    for (const json& choice : start.at("choices")) {
+      names.push_back(choice.at("name"));
+      EXPECT_FALSE(choice.at("value").get<std::string>().empty()) << choice;
+      EXPECT_EQ(choice.at("by_hand"), choice.at("name") == "lanes") << choice;
+      EXPECT_THAT(contents("report.html"), HasSubstr("<tr><th>" + names.back() + "</th><td>"));
+    }
+    std::vector<std::string> expected = {"transport", "consistency",    "read-path", "servers", "workers",
+                                         "threads",   "server-threads", "lanes",     "spin",    "gather"};
+    expected.insert(expected.end(), of_application.at(name).begin(), of_application.at(name).end());
+    EXPECT_EQ(names, expected);
+    const std::size_t last = metrics.rfind('\n', metrics.size() - 2) + 1;
+    EXPECT_EQ(json::parse(metrics.substr(last)).at("choices").size(), names.size());
+    EXPECT_THAT(json::parse(metrics.substr(last)).at("choices").dump(), Not(HasSubstr("by the data")));
+  }
+}
+
+TEST_F(LauncherTest, WhatIsSaidByHandIsDone) {
+  const std::vector<std::string> by_hand = {"--spin",  "never", "--gather",         "always",
+                                            "--lanes", "3",     "--server-threads", "2"};
+  std::vector<std::string> arguments = by_hand;
+  arguments.insert(arguments.end(), {"-v", "--metrics", path("metrics"), "--output", path("count.txt")});
+  const Ended ended = run_counter(arguments);
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(contents("count.txt"), "10\n");
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("spin never (by hand)"), HasSubstr("gather always (by hand)"),
+                               ::testing::ContainsRegex("server 1: [^\n]*--spin=never"),
+                               ::testing::ContainsRegex("worker 1: [^\n]*--gather=always --spin=never")));
+  expect_one_error(run_counter({"--spin", "often"}), 2, "--spin: one of auto, briefly, never is expected");
+  expect_one_error(run_counter({"--gather", "some"}), 2, "--gather: one of auto, always, never is expected");
 }
 
 TEST_F(LauncherTest, MetricsOnAPipeCanBeWatched) {

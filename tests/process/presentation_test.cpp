@@ -43,7 +43,7 @@ TEST_F(PresentationTest, AFileNameDrivesNoTerminalAndEndsNoLine) {
   const std::string metrics = verbena::testing::contents(folder_.path("metrics"));
   const std::string report = verbena::testing::contents(folder_.path("report"));
   EXPECT_THAT(ended.err, HasSubstr(R"(a\u001b[31m\nb)")) << "the log has the options";
-  EXPECT_THAT(ended.err, HasSubstr("--clocks-per-iteration=1 --allocation=localize --lookahead=1 "))
+  EXPECT_THAT(ended.err, HasSubstr("--clocks-per-iteration=1 --allocation=localize --lookahead=0 "))
       << "those that were chosen, too";
   for (const std::string* text : {&missing.err, &ended.err, &ended.out, &metrics, &report}) {
     EXPECT_THAT(*text, Not(HasSubstr("\x1b")));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,8 @@ RunOptions given(std::optional<std::uint32_t> servers, std::optional<std::uint32
   RunOptions run;
   run.job.servers = servers.value_or(1);
   run.job.workers = workers.value_or(1);
-  run.servers_given = servers.has_value();
-  run.workers_given = workers.has_value();
+  if (servers) run.job.given["servers"] = std::to_string(*servers);
+  if (workers) run.job.given["workers"] = std::to_string(*workers);
   return run;
 }
 

@@ -3,6 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
 namespace verbena::apps {
 namespace {
 
@@ -47,6 +54,92 @@ TEST(JobOptionsTest, MemoryIsCountedForThisHostOnly) {
   EXPECT_THAT(std::string(check_memory(job, job.servers, job.workers).message()),
               HasSubstr("2048 servers × 2048 workers need"));
   EXPECT_TRUE(check_memory(job, 0, 0).ok());
+}
+
+/// A job on this host, of one server and one worker, unless the arguments say otherwise.
+JobOptions parsed(const std::vector<std::string>& arguments) {
+  CLI::App command;
+  JobOptions job;
+  add_size_options(command, job);
+  add_thread_option(command, job);
+  add_transport_options(command, job.transport, "");
+  add_spin_option(command, job);
+  add_consistency_options(command, job);
+  add_server_options(command, job);
+  std::vector<std::string> backwards(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  command.parse(backwards);
+  job.given = given_options(command);
+  if (job.consistency.empty()) job.consistency = "bsp";
+  job.transport = decided(job.transport, transport::Reach::kHost);
+  return job;
+}
+
+std::map<std::string, std::string> values_of(const Choices& choices) {
+  std::map<std::string, std::string> values;
+  for (const Choice& choice : choices)
+    values[choice.name] = choice.value + (choice.by_hand ? ", by hand" : "");
+  return values;
+}
+
+TEST(JobChoicesTest, EachIsChosenOrSaidByHand) {
+  const auto chosen = values_of(choices_of(parsed({})));
+  EXPECT_EQ(chosen.at("transport"), "shm");
+  EXPECT_EQ(chosen.at("consistency"), "bsp");
+  EXPECT_EQ(chosen.at("read-path"), "in-place");
+  EXPECT_EQ(chosen.at("gather"), "measured");
+  for (const char* name : {"servers", "workers", "threads", "server-threads", "lanes", "spin"}) {
+    EXPECT_THAT(chosen.at(name), AllOf(Not(""), Not(HasSubstr("by hand")))) << name;
+  }
+  const std::vector<std::string> all = {
+      "--transport=shm", "--consistency=ssp:1", "--read-path=cached", "--servers=2",  "--workers=3",
+      "--threads=4",     "--server-threads=5",  "--lanes=6",          "--spin=never", "--gather=always"};
+  const std::map<std::string, std::string> said = {
+      {"transport", "shm, by hand"},    {"consistency", "ssp:1, by hand"}, {"read-path", "cached, by hand"},
+      {"servers", "2, by hand"},        {"workers", "3, by hand"},         {"threads", "4, by hand"},
+      {"server-threads", "5, by hand"}, {"lanes", "6, by hand"},           {"spin", "never, by hand"},
+      {"gather", "always, by hand"}};
+  EXPECT_EQ(values_of(choices_of(parsed(all))), said);
+}
+
+TEST(JobChoicesTest, AutoIsNotSaidByHand) {
+  const auto values =
+      values_of(choices_of(parsed({"--transport=auto", "--read-path=auto", "--spin=auto", "--gather=auto"})));
+  for (const char* name : {"transport", "read-path", "spin", "gather"})
+    EXPECT_THAT(values.at(name), Not(HasSubstr("by hand"))) << name;
+}
+
+TEST(JobChoicesTest, ReadPathIsWhatTheTransportCanDo) {
+  JobOptions job = parsed({});
+  job.transport.network = "latency=1us";
+  EXPECT_EQ(values_of(choices_of(job)).at("read-path"), "cached");
+  job = parsed({"--transport=tcp"});
+  EXPECT_EQ(values_of(choices_of(job)).at("read-path"), "cached");
+  job = parsed({"--transport=verbs"});
+  EXPECT_EQ(values_of(choices_of(job)).at("read-path"), "in-place of a server on its host, else cached");
+}
+
+TEST(JobChoicesTest, AProgramOfOnesOwnHasItsOwnModel) {
+  JobOptions job = parsed({});
+  job.consistency.clear();
+  const auto values = values_of(choices_of(job));
+  EXPECT_FALSE(values.contains("consistency") || values.contains("gather"));
+  EXPECT_TRUE(values.contains("lanes"));
+}
+
+TEST(JobChoicesTest, WhoSharesCoresDoesNotSpin) {
+  EXPECT_FALSE(spins(parsed({"--workers=4000"})));
+  EXPECT_TRUE(spins(parsed({"--workers=4000", "--spin=briefly"})));
+  EXPECT_FALSE(spins(parsed({"--spin=never"})));
+  EXPECT_TRUE(check(parsed({"--spin=never", "--transport=tcp"})).ok());
+  EXPECT_THAT(std::string(check(parsed({"--spin=never", "--transport=verbs"})).message()),
+              AllOf(StartsWith("--spin never: over verbs"), HasSubstr("expected auto or briefly")));
+  EXPECT_TRUE(check(parsed({"--spin=briefly", "--transport=verbs"})).ok());
+}
+
+TEST(JobChoicesTest, GatheringIsMeasuredUnlessItIsSaid) {
+  EXPECT_EQ(gather_row_bytes_of(parsed({})), std::nullopt);
+  EXPECT_EQ(gather_row_bytes_of(parsed({"--gather=never"})), 0U);
+  EXPECT_EQ(gather_row_bytes_of(parsed({"--gather=always"})), std::numeric_limits<std::size_t>::max());
 }
 
 TEST(MeetingTest, AddressesAreNobodyElses) {

@@ -381,6 +381,73 @@ TEST_F(LdaTest, AllocationsNeedTheirModel) {
   expect_allocations_to_need_their_model(parsed_);
 }
 
+TEST_F(LdaTest, SaysWhatItChooses) {
+  const auto chosen = [&](const JobShape& shape, std::string_view option,
+                          const std::vector<std::string>& arguments = {}) {
+    const std::unique_ptr<Application> application = parsed(arguments);
+    application->set_job_shape(shape);
+    return application->chosen(option).value_or("nothing");
+  };
+  EXPECT_EQ(chosen({Asp{}, 4, 2}, "allocation"), "intent");
+  EXPECT_EQ(chosen({Asp{}, 4, 2}, "clocks-per-iteration"), "12");
+  EXPECT_EQ(chosen({Asp{}, 4, 1}, "clocks-per-iteration"), "4");
+  EXPECT_EQ(chosen({Ssp{.staleness = 2}, 4, 1}, "clocks-per-iteration"), "12");
+  EXPECT_EQ(chosen({Bsp{}, 1, 1}, "clocks-per-iteration"), "1");
+  EXPECT_EQ(chosen({Asp{}, 4, 2}, "lookahead"), "1");
+  EXPECT_EQ(chosen({Asp{}, 4, 1}, "lookahead"), "0") << "the next block is still another worker's";
+  EXPECT_EQ(chosen({Bsp{}, 4, 2}, "lookahead"), "0") << "rows stay";
+  EXPECT_EQ(chosen({Asp{}, 4, 2}, "batch", {"--topics", "64"}), "1024");
+  const std::vector<std::string> by_hand = {
+      "--clocks-per-iteration", "6", "--batch", "7", "--lookahead", "0"};
+  for (const char* option : {"clocks-per-iteration", "batch", "lookahead"}) {
+    EXPECT_EQ(chosen({Bsp{}, 4, 2}, option, by_hand), "nothing") << option;
+    EXPECT_FALSE(parsed(by_hand)->leaves_open(option)) << option;
+    EXPECT_TRUE(parsed({})->leaves_open(option)) << option;
+  }
+}
+
+TEST(TrainingOptionsTest, MiniBatchesFitACacheUnlessTheyAreSaid) {
+  EXPECT_EQ(lda::TrainingOptions{}.words_at_once(64), 1024U) << "256 KiB";
+  EXPECT_EQ(lda::TrainingOptions{.batch = 3}.words_at_once(64), 3U);
+}
+
+TEST_F(LdaTest, ClocksAndMiniBatchesAreAsSaid) {
+  const auto trained = [&](std::vector<std::string> more, const ConsistencyModel& model) {
+    more.insert(more.begin(), {"--topics", "8", "--iterations", "5"});
+    const auto objectives = run_job(more, 2, model);
+    EXPECT_LT(objectives.at("log_likelihood_per_token"), 0);
+    EXPECT_EQ(recorders_[0].summaries.at("tokens"),
+              recorders_[0].reports.back().items + recorders_[1].reports.back().items);
+    return recorders_[0].summaries.at("blocks");
+  };
+  EXPECT_EQ(trained({}, Bsp{}), 2);
+  EXPECT_EQ(trained({"--clocks-per-iteration", "1", "--batch", "1"}, Bsp{}), 1);
+  EXPECT_EQ(trained({"--clocks-per-iteration", "7", "--batch", "1000"}, Ssp{1}), 7);
+  EXPECT_EQ(trained({"--allocation", "intent", "--clocks-per-iteration", "5", "--lookahead", "0"}, Asp{}), 5);
+  EXPECT_EQ(
+      trained({"--allocation", "localize", "--clocks-per-iteration", "6", "--lookahead", "1"}, Sequential{}),
+      6);
+}
+
+/// Into how many blocks its words are divided is the saved training's.
+TEST_F(LdaTest, GoesOnWithTheClocksThatWereSaved) {
+  const std::vector<std::string> usual = {"--topics", "8", "--iterations", "6"};
+  std::vector<std::string> by_hand = usual;
+  by_hand.insert(by_hand.end(), {"--clocks-per-iteration", "7"});
+  const Job job{.consistency = Bsp{}, .workers = 2, .checkpoints = {.folder = path("saved"), .every = 1}};
+  Job first = job;
+  first.stop_after = 2;
+  train(*parsed(by_hand), first);
+  Job second = job;
+  second.resume = newest_checkpoint(path("saved"))->path;
+  second.checkpoints = {};
+  EXPECT_LT(train(*parsed(usual), second).at("log_likelihood_per_token"), 0);
+  EXPECT_EQ(recorders_[0].summaries.at("blocks"), 7);
+  EXPECT_TRUE(parsed(usual)->may_change_on_resume("clocks-per-iteration"));
+  EXPECT_FALSE(parsed(by_hand)->may_change_on_resume("clocks-per-iteration"));
+  EXPECT_TRUE(parsed(by_hand)->may_change_on_resume("batch"));
+}
+
 TEST_F(LdaTest, RefusesImpossibleOptions) {
   const auto refusal = [&](const std::vector<std::string>& arguments) {
     const absl::Status status = check_options(parsed_, arguments, 2);
@@ -398,6 +465,16 @@ TEST_F(LdaTest, RefusesImpossibleOptions) {
   EXPECT_THAT(refusal({"--evaluate-every", "0"}), HasSubstr("--evaluate-every: expected"));
   EXPECT_THAT(refusal({"--min-count", "0"}), HasSubstr("--min-count: expected"));
   EXPECT_THAT(refusal({"--top-words", "-1"}), HasSubstr("--top-words: expected"));
+  EXPECT_EQ(refusal({"--clocks-per-iteration", "-1"}),
+            "--clocks-per-iteration: expected 0 to 100000, found -1");
+  EXPECT_EQ(refusal({"--clocks-per-iteration", "100001"}),
+            "--clocks-per-iteration: expected 0 to 100000, found 100001");
+  EXPECT_EQ(
+      refusal({"--allocation", "intent", "--clocks-per-iteration", "1"}),
+      "--clocks-per-iteration: where rows move, expected a block of words for each of the 2 workers, found "
+      "1");
+  EXPECT_EQ(refusal({"--lookahead", "2"}), "--lookahead: expected 0 to 1, found 2");
+  EXPECT_EQ(refusal({"--batch", "-1"}), "--batch: expected 0 to 1048576, found -1");
   EXPECT_THAT(refusal({"--min-count", "1000000"}), HasSubstr("found 400 documents and no word"));
   EXPECT_EQ(parsed({"--output", path("no such folder/model")})->check(1).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(parsed({"--stop-words", path("missing")})->check(1).code(), absl::StatusCode::kNotFound);

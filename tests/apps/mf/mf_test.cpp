@@ -25,6 +25,7 @@ namespace verbena::apps {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using verbena::testing::contents;
 
@@ -242,12 +243,30 @@ TEST_F(MfTest, SaysWhatItChooses) {
   };
   EXPECT_EQ(chosen({Sequential{}, 4, 2}, "allocation"), "localize");
   EXPECT_EQ(chosen({Sequential{}, 4, 2}, "lookahead"), "1");
+  EXPECT_EQ(chosen({Sequential{}, 4, 1}, "lookahead"), "0") << "the next block is still another worker's";
   EXPECT_EQ(chosen({Sequential{}, 4, 2}, "clocks-per-iteration"), "12");
   EXPECT_EQ(chosen({Sequential{}, 4, 1}, "clocks-per-iteration"), "4");
   EXPECT_EQ(chosen({Ssp{.staleness = 2}, 4, 1}, "clocks-per-iteration"), "12");
   EXPECT_EQ(chosen({Bsp{}, 1, 1}, "clocks-per-iteration"), "1");
   EXPECT_EQ(chosen({Bsp{}, 4, 1}, "rank"), "nothing");
   EXPECT_EQ(parsed({})->chosen("clocks-per-iteration"), std::nullopt) << "no job is decided yet";
+}
+
+TEST_F(MfTest, SaysWhatIsLeftToIt) {
+  const auto open = [&](const std::vector<std::string>& arguments) {
+    const std::unique_ptr<Application> application = parsed(arguments);
+    application->set_job_shape({Sequential{}, 4, 2});
+    std::vector<std::string> names;
+    for (const ChoiceOption& choice : application->choices()) {
+      if (application->leaves_open(choice.option)) names.emplace_back(choice.option);
+    }
+    return names;
+  };
+  EXPECT_THAT(open({}), ElementsAre("allocation", "lookahead", "clocks-per-iteration"));
+  EXPECT_THAT(open({"--allocation", "auto", "--clocks-per-iteration", "0"}),
+              ElementsAre("allocation", "lookahead", "clocks-per-iteration"));
+  EXPECT_THAT(open({"--allocation", "localize", "--clocks-per-iteration", "12", "--lookahead", "1"}),
+              ElementsAre());
 }
 
 TEST_F(MfTest, RowsThatMoveNeedTheirModel) {

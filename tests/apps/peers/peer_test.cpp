@@ -64,6 +64,40 @@ TEST_F(PeerTest, LibmfsLinesAreTimed) {
   EXPECT_THAT(verbena::testing::contents(folder_.path("arguments")), HasSubstr("-k 16 -t 2 -s 3 -p "));
 }
 
+TEST_F(PeerTest, MalletImportsAndCountsByTens) {
+  verbena::testing::write_file(folder_.path("text"), "In the beginning God\ncreated the heaven\n");
+  const auto mallet = make_mallet();
+  const std::string program = program_that("echo \"$@\" >> '" + folder_.path("arguments") +
+                                           "'\n"
+                                           "[ $1 = import-file ] && exit 0\n"
+                                           "sleep 0.3\n"
+                                           "echo 'max tokens: 4'\necho 'total tokens: 4'\nsleep 0.05\n"
+                                           "echo '<10> LL/token: -8.75'\n"
+                                           "echo '0 0.1 heaven beginning'\n"
+                                           "echo '<20> LL/token: -8.5'\n");
+  ASSERT_TRUE(prepare_peer(*mallet, program, folder_.path("text"), 1, folder_.path()).ok());
+  EXPECT_EQ(verbena::testing::contents(folder_.path("mallet.txt")),
+            "0 - beginning god\n1 - created heaven\n");
+  ASSERT_TRUE(run_peer(*mallet, program, {.iterations = 12, .threads = 2, .rank = 50},
+                       [&](const PeerIteration& each) { said_.push_back(each); })
+                  .ok());
+  ASSERT_EQ(said_.size(), 3U);
+  EXPECT_EQ(said_[0].iteration, 0) << "from here on it trains";
+  EXPECT_EQ(said_[0].seconds, 0);
+  EXPECT_EQ(said_[1].iteration, 10);
+  EXPECT_EQ(said_[1].items, 40);
+  EXPECT_GE(said_[1].seconds, 0.05);
+  EXPECT_LT(said_[1].seconds, 0.3) << "without what comes before";
+  EXPECT_EQ(said_[2].objective, -8.5);
+  const std::string arguments = verbena::testing::contents(folder_.path("arguments"));
+  EXPECT_THAT(arguments, HasSubstr("import-file --input " + folder_.path("mallet.txt") + " --output " +
+                                   folder_.path("mallet.bin") + " --keep-sequence"));
+  EXPECT_THAT(arguments, HasSubstr("--num-topics 50 --num-threads 2 --num-iterations 20 "));
+  const std::string broken = program_that("echo 'no memory'; exit 3");
+  EXPECT_THAT(std::string(prepare_peer(*mallet, broken, folder_.path("text"), 1, folder_.path()).message()),
+              HasSubstr("ended with status 3: no memory"));
+}
+
 TEST_F(PeerTest, FastTextsOwnSpeedIsTaken) {
   verbena::testing::write_file(folder_.path("text"), "In the beginning God\ncreated the heaven\n");
   const auto fasttext = make_fasttext();
