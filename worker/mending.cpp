@@ -211,6 +211,7 @@ bool Mending::reconnect(ServerLink& link) {
     return false;
   }
   addresses_[link.server] = address;
+  SessionCore::add_posted(*link.connection, session_.counters());
   // What came from there late is for nobody.
   link.connection->user_data = 0;
   former_.push_back(

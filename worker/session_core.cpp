@@ -978,15 +978,17 @@ void SessionCore::note_lost(const absl::Status& why) {
   if (lost_updates_.ok()) lost_updates_ = why;
 }
 
+void SessionCore::add_posted(const transport::Connection& connection, SessionStatistics& statistics) {
+  const transport::Connection::Posted& posted = connection.posted();
+  statistics.requests_posted += posted.requests;
+  statistics.bytes_posted += posted.bytes;
+  statistics.doorbells_rung += posted.doorbells;
+}
+
 SessionStatistics SessionCore::statistics() const {
   SessionStatistics statistics = counters_;
   for (const std::unique_ptr<TableCore>& table : tables_) statistics.staleness.merge(table->staleness());
-  for (const std::unique_ptr<ServerLink>& link : links_) {
-    const transport::Connection::Posted& posted = link->connection->posted();
-    statistics.requests_posted += posted.requests;
-    statistics.bytes_posted += posted.bytes;
-    statistics.doorbells_rung += posted.doorbells;
-  }
+  for (const std::unique_ptr<ServerLink>& link : links_) add_posted(*link->connection, statistics);
   return statistics;
 }
 

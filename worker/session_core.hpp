@@ -161,6 +161,8 @@ class SessionCore {
   /// For what servers that map it may read where it lies (ServerLink::reads_in_place).
   [[nodiscard]] LocalMemory& shared_memory() { return shared_memory_; }
   [[nodiscard]] SessionStatistics statistics() const;
+  /// What has been asked of a connection counts on when another one takes its place.
+  static void add_posted(const transport::Connection& connection, SessionStatistics& statistics);
   SessionStatistics& counters() { return counters_; }
   /// How many rows of all tables Table::hold() has taken. While there are any, no call may wait.
   std::size_t& rows_held() { return rows_held_; }

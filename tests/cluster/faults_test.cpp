@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/cluster/cluster.hpp"
@@ -92,6 +93,26 @@ INSTANTIATE_TEST_SUITE_P(Models, MendingTest,
                            std::erase(name, ':');
                            return name;
                          });
+
+TEST(MendingStatisticsTest, WhatWasPostedCountsOn) {
+  const ClusterResult result = run_cluster(
+      over({.mapped = false, .failure_probability = 0.05, .most_failures = 4, .connections_may_break = true},
+           1),
+      [](Session& session) -> absl::Status {
+        auto table = session.table<float>({.name = "rows", .rows = 8, .width = 1, .consistency = Bsp{}});
+        RETURN_IF_ERROR(table.status());
+        const std::vector<float> ones(8, 1);
+        std::uint64_t posted = 0;
+        for (int clock = 0; clock < 100; ++clock) {
+          RETURN_IF_ERROR(table->push(KeyRange{0, 8}, ones));
+          RETURN_IF_ERROR(session.clock());
+          const std::uint64_t before = std::exchange(posted, session.statistics().requests_posted);
+          if (posted < before) return wrong(fmt::format("{} requests after {}", posted, before));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
 
 /// A server and two workers whose connections may break, but do not by themselves.
 class AbsenceTest : public ::testing::Test {
