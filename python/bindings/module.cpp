@@ -18,6 +18,7 @@ PYBIND11_MODULE(_verbena, module) {
   define_sampling(module);
   define_session(module);
   define_table(module);
+  define_bags(module);
   define_data_cursor(module);
   define_server(module);
   define_observer(module);

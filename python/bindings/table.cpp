@@ -20,19 +20,10 @@ namespace {
 
 constexpr auto kNested = OpenSession::Place::kNested;
 
-RowShape shape_of(const PythonTable& table, std::size_t rows) {
-  return {.rows = rows, .width = table.table.width(), .type = table.table.value_type()};
-}
-
 /// The caller's, or a new one.
 py::array rows_for(const PythonTable& table, std::size_t rows, const py::object& out) {
   const RowShape shape = shape_of(table, rows);
   return out.is_none() ? new_rows(shape) : rows_to_fill(out, shape);
-}
-
-/// What knows the table must not be asked once the session is closed.
-void check_open(const PythonTable& table) {
-  static_cast<void>(table.session->constants());
 }
 
 py::array pull_keys(const PythonTable& table, const GivenKeys& keys, const py::object& out) {

@@ -93,6 +93,26 @@ class Table:
     @property
     def dtype(self) -> numpy.dtype[Any]: ...
 
+class Bags:
+    def __init__(
+        self,
+        table: Table,
+        indices: _Keys,
+        offsets: Optional[_Keys] = None,
+        length: int = 1,
+        has_end: bool = False,
+        is_mean: bool = False,
+        weights: Optional[_Numbers] = None,
+        padding: Optional[int] = None,
+        limit: int = 0,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def keys(self) -> _KeyArray: ...
+    def pull(self) -> _Array: ...
+    def push(self, gradients: _Numbers, factor: float = 1.0) -> None: ...
+    def gradients_of_weights(self, gradients: _Numbers) -> _Array: ...
+
 class Session:
     def table(
         self,

@@ -11,7 +11,14 @@ import threading
 
 import verbena
 
+SKIPPED = 77  # what a test's program ends with if what it needs is not there
+
 _number = itertools.count()
+
+
+def resident_bytes():
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * 4096
 
 
 def free_port():
@@ -91,6 +98,20 @@ def run_script(script, *arguments, expect=0, timeout=60, **variables):
     if expect is not None and process.returncode != expect:
         raise AssertionError(f"ended with {process.returncode}:\n{output}")
     return output
+
+
+def run_example(name, *arguments):
+    """What an example writes alone, and what the first of two workers does."""
+    example = ROOT / "python" / "examples" / name
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "VERBENA_NO_SECRET": "1"}
+    alone = started(example, *arguments)
+    together = [started(example, *arguments, **variables, RANK=str(rank)) for rank in range(2)]
+    outputs = []
+    for process in (alone, *together):
+        outputs.append(finish(process, timeout=280))
+        if process.returncode != 0:
+            raise AssertionError(f"ended with {process.returncode}:\n{outputs[-1]}")
+    return outputs[:2]
 
 
 def finish(process, timeout=60):

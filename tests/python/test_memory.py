@@ -13,11 +13,6 @@ import verbena
 MEBIBYTE = 1 << 20
 
 
-def resident_bytes():
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        return int(statm.read().split()[1]) * 4096
-
-
 class Memory(unittest.TestCase):
     def test_a_million_calls_take_none(self):
         # Rings take their memory when they are first used, so small ones, and all of it before the count begins.
@@ -44,14 +39,14 @@ class Memory(unittest.TestCase):
 
             calls(50_000)
             gc.collect()
-            before = resident_bytes()
+            before = jobs.resident_bytes()
             counts = [sys.getrefcount(each) for each in (keys, updates, out, table, session, None)]
             calls(500_000)
             gc.collect()
             after = [sys.getrefcount(each) for each in (keys, updates, out, table, session, None)]
             self.assertEqual(counts[:5], after[:5])
             self.assertLess(abs(after[5] - counts[5]), 1000)
-            self.assertLess(resident_bytes() - before, MEBIBYTE)
+            self.assertLess(jobs.resident_bytes() - before, MEBIBYTE)
 
     def test_an_operation_keeps_its_array(self):
         with jobs.job(workers=2) as place:

@@ -1,0 +1,512 @@
+"""Layers and an optimizer for PyTorch whose numbers are rows of tables.
+
+    session = verbena.init()
+    items = verbena.torch.EmbeddingBag(session, "items", 10_000_000, 64, mode="sum", lr=0.05)
+    net = torch.nn.Linear(64, 1)
+    optimizer = verbena.torch.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1), session, net)
+    for indices, offsets, label in verbena.torch.prefetch(loader, items):
+        optimizer.zero_grad()
+        loss(net(items(indices, offsets)), label).backward()  # pushes the rows' gradients
+        optimizer.step()                                      # pushes what has become of the parameters
+        session.clock()
+
+docs/python.md has the rest.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
+
+import numpy
+import torch
+
+from verbena._errors import FailedPreconditionError, InvalidArgumentError
+from verbena._verbena import Bags, Session, Table
+
+__all__ = [
+    "DistributedOptimizer",
+    "Embedding",
+    "EmbeddingBag",
+    "EmbeddingBagCollection",
+    "EmbeddingBagConfig",
+    "prefetch",
+]
+
+# How many bytes of values and keys one worker sends of a table's first values before all meet.
+_BYTES_A_ROUND = 1 << 18
+# The rows of a model's parameters.
+_PARAMETERS_A_ROW = 64
+
+
+def _numpy_is_known() -> bool:
+    """Whether torch was built for this numpy: if not, its own conversions fail."""
+    try:
+        torch.zeros(1).numpy()
+    except RuntimeError:
+        return False
+    return True
+
+
+_BY_NUMPY = _numpy_is_known()
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    """The tensor's numbers where they lie, if it is on the processor."""
+    tensor = (tensor.detach() if tensor.requires_grad else tensor).cpu()
+    return tensor.numpy() if _BY_NUMPY else numpy.from_dlpack(tensor)
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    return torch.from_numpy(array) if _BY_NUMPY else torch.from_dlpack(array)
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    if dtype not in (torch.float32, torch.float64):
+        raise InvalidArgumentError(f"dtype: torch.float32 or torch.float64 is expected, not {dtype}")
+    return str(dtype)[len("torch."):]
+
+
+class _Pooled(torch.autograd.Function):
+    """The bags' sums; their gradients go to the table instead of to a tensor."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, anchor: torch.Tensor, weights: Optional[torch.Tensor], bags: Bags, factor: float
+    ) -> Any:
+        ctx.bags = bags
+        ctx.factor = factor
+        return _tensor(bags.pull())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradients: torch.Tensor) -> Any:
+        array = _array(gradients)
+        ctx.bags.push(array, ctx.factor)
+        of_weights = _tensor(ctx.bags.gradients_of_weights(array)) if ctx.needs_input_grad[1] else None
+        return None, of_weights, None, None
+
+
+# The initial values that sparse tables know, with their usual parameters.
+_INITIAL: dict[str, dict[str, float]] = {
+    "zero": {},
+    "constant": {"value": 1.0},
+    "uniform": {"low": -0.01, "high": 0.01},
+    "normal": {"mean": 0.0, "deviation": 0.01},
+}
+
+
+def _initial_values(text: str) -> Callable[[numpy.random.Generator, tuple[int, int]], Any]:
+    """A function that makes such values of a shape."""
+    try:
+        kind, given = re.fullmatch(r"([a-z]+)(?:\(([^()]*)\))?", text).groups()  # type: ignore[union-attr]
+        numbers = dict(_INITIAL[kind])
+        for part in given.split(",") if given else []:
+            name, value = part.split("=")
+            numbers[name.strip()] = float(value)
+        if len(numbers) != len(_INITIAL[kind]):
+            raise ValueError
+    except (AttributeError, KeyError, ValueError):
+        raise InvalidArgumentError(
+            f'initial: "zero", "constant(value=1)", "uniform(low=-0.01,high=0.01)", "normal(mean=0,deviation=0.01)" or '
+            f"values are expected, not {text!r}"
+        ) from None
+    if kind == "uniform":
+        return lambda random, shape: random.uniform(numbers["low"], numbers["high"], shape)
+    if kind == "normal":
+        return lambda random, shape: random.normal(numbers["mean"], numbers["deviation"], shape)
+    return lambda random, shape: numpy.full(shape, numbers.get("value", 0.0))
+
+
+def _fill(
+    session: Session, table: Table, rows: int, adds: bool, values: Callable[[int, range], Any], writers: int
+) -> None:
+    """Gives a table that is new its first values; all workers do so together, and the first `writers` of them write.
+    values(n, keys): those of the n-th piece. A table that a checkpoint has brought keeps what it has."""
+    if session.resumed_state() is not None:
+        return
+    rows_a_piece = max(1, _BYTES_A_ROUND // (8 + 8 * table.width))
+    pieces = -(-rows // rows_a_piece)
+    for first in range(0, pieces, writers):
+        pending = None
+        piece = first + session.rank
+        if session.rank < writers and piece < pieces:
+            keys = range(piece * rows_a_piece, min(rows, (piece + 1) * rows_a_piece))
+            piece_values = numpy.asarray(values(piece, keys), dtype=table.dtype)
+            if adds:
+                table.push(keys, piece_values)
+            else:
+                pending = table.call_async("set", list(keys), piece_values.ravel())
+        session.barrier()
+        if pending is not None:
+            pending.wait()
+
+
+class _TableLayer(torch.nn.Module):
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        num_embeddings: Optional[int],
+        embedding_dim: int,
+        *,
+        lr: Optional[float] = None,
+        rule: Optional[str] = None,
+        initial: Any = "normal(mean=0,deviation=1)",
+        padding_idx: Optional[int] = None,
+        sparse: bool = False,
+        dynamic: bool = False,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if (lr is None) == (rule is None):
+            raise InvalidArgumentError(
+                f'layer "{name}": one of both is expected, lr=0.05 for steps of that rate along the gradient, which the '
+                f'worker sees at once, or rule="adagrad(rate=0.05)" or the like'
+            )
+        if rule is not None and rule.partition("(")[0] == "add":
+            raise InvalidArgumentError(f'layer "{name}": rule="add" would climb; lr=0.05 takes steps down')
+        if num_embeddings is None and not sparse:
+            raise InvalidArgumentError(f'layer "{name}": num_embeddings is expected, unless sparse=True')
+        if num_embeddings is not None and num_embeddings < 1:
+            raise InvalidArgumentError(f'layer "{name}": num_embeddings: 1 or more is expected, not {num_embeddings}')
+        if padding_idx is not None and num_embeddings is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise InvalidArgumentError(
+                    f'layer "{name}": padding_idx: {-num_embeddings} to {num_embeddings - 1} is expected, '
+                    f"not {padding_idx}"
+                )
+            padding_idx %= num_embeddings
+        self.name = name
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = padding_idx
+        self._session = session
+        self._dynamic = dynamic
+        self._factor = 1.0 if lr is None else -lr
+        if sparse:
+            options.setdefault("expected_rows", num_embeddings or 0)
+        else:
+            options["rows"] = num_embeddings
+        is_text = isinstance(initial, str)
+        make = _initial_values(initial) if is_text else None
+        if not is_text:
+            initial = _array(initial) if isinstance(initial, torch.Tensor) else numpy.asarray(initial)
+            if initial.shape != (num_embeddings, embedding_dim):
+                raise InvalidArgumentError(
+                    f'layer "{name}": initial: shape {(num_embeddings, embedding_dim)} is expected, not {initial.shape}'
+                )
+        self.table = session.table(
+            name,
+            width=embedding_dim,
+            dtype=_dtype_name(dtype),
+            sparse=sparse,
+            dynamic=dynamic,
+            rule="add" if rule is None else rule,
+            **({"initial": initial, "seed": seed} if sparse and is_text else {}),
+            **options,
+        )
+        # What makes autograd ask for the gradient of what the table gives. No parameter: it is no optimizer's.
+        self._anchor = torch.zeros(0, requires_grad=True)
+        if num_embeddings is None or (sparse and is_text):
+            return
+
+        def values(piece: int, keys: range) -> Any:
+            if make is None:
+                return initial[keys.start:keys.stop]
+            return make(numpy.random.default_rng((seed, piece)), (len(keys), embedding_dim))
+
+        if make is None or initial != "zero":
+            _fill(session, self.table, num_embeddings, rule is None, values, session.workers)
+
+    def _bags(self, indices: torch.Tensor, **options: Any) -> Bags:
+        return Bags(self.table, _array(indices), padding=self.padding_idx, limit=self.num_embeddings or 0, **options)
+
+    def _pooled(self, bags: Bags, weights: Optional[torch.Tensor], device: torch.device) -> torch.Tensor:
+        if not torch.is_grad_enabled():
+            return _tensor(bags.pull()).to(device)
+        # Other devices have threads of their own for backward(), and the session is this thread's.
+        weights = weights.cpu() if weights is not None else None
+        pooled: torch.Tensor = _Pooled.apply(self._anchor, weights, bags, self._factor)
+        return pooled.to(device)
+
+    def rows(self, indices: Any) -> torch.Tensor:
+        """The embeddings of these indices, [n, embedding_dim], for looking at them: no gradient comes back."""
+        return _tensor(self.table.pull(_array(indices) if isinstance(indices, torch.Tensor) else indices))
+
+    def prefetch(self, indices: Any, clocks: int = 0) -> None:
+        """Says that the embeddings of these indices will be used so many clocks from now: rows of a dynamic table come
+        to this node, others into this worker's cache. `indices`: as for forward()."""
+        bags = self._bags(_values_of(indices).reshape(-1))
+        if self._dynamic:
+            clock = self._session.current_clock + clocks
+            self.table.intent(bags.keys, clock, clock + 1)
+        else:
+            self.table.pull_async(bags.keys)
+
+    def extra_repr(self) -> str:
+        return f'"{self.name}", {self.num_embeddings}, {self.embedding_dim}'
+
+
+def _values_of(indices: Any) -> torch.Tensor:
+    """Of a tensor, or of something like TorchRec's jagged tensors."""
+    return indices if isinstance(indices, torch.Tensor) else indices.values()
+
+
+class Embedding(_TableLayer):
+    """As torch.nn.Embedding; the weights are the table `name`."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        bags = self._bags(input.reshape(-1))
+        return self._pooled(bags, None, input.device).view(*input.shape, self.embedding_dim)
+
+
+class EmbeddingBag(_TableLayer):
+    """As torch.nn.EmbeddingBag, with mode="sum" or "mean"; the weights are the table `name`. TorchRec's jagged tensors,
+    and all that has values() and offsets() like them, are taken for input and offsets."""
+
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        num_embeddings: Optional[int],
+        embedding_dim: int,
+        *,
+        mode: str = "mean",
+        include_last_offset: bool = False,
+        **options: Any,
+    ) -> None:
+        if mode not in ("sum", "mean"):
+            raise InvalidArgumentError(f'layer "{name}": mode: "sum" or "mean" is expected, not {mode!r}')
+        super().__init__(session, name, num_embeddings, embedding_dim, **options)
+        self.mode = mode
+        self.include_last_offset = include_last_offset
+
+    def forward(
+        self,
+        input: Any,
+        offsets: Optional[torch.Tensor] = None,
+        per_sample_weights: Optional[torch.Tensor] = None,
+    ) -> torch.Tensor:
+        has_end = self.include_last_offset
+        if not isinstance(input, torch.Tensor):
+            input, offsets, has_end = input.values(), input.offsets(), True
+        options: dict[str, Any] = {}
+        if input.dim() == 2:
+            if offsets is not None:
+                raise InvalidArgumentError("offsets: none is expected with indices of two dimensions: each row is a bag")
+            options["length"] = input.shape[1]
+            if input.shape[1] == 0:
+                return torch.zeros(input.shape[0], self.embedding_dim, dtype=_torch_dtype(self.table), device=input.device)
+        elif input.dim() != 1:
+            raise InvalidArgumentError(f"indices of 1 or 2 dimensions are expected, not of {input.dim()}")
+        elif offsets is None:
+            raise InvalidArgumentError("offsets: where the bags begin is expected with indices of one dimension")
+        else:
+            options["offsets"] = _array(offsets)
+            options["has_end"] = has_end
+        if per_sample_weights is not None:
+            if per_sample_weights.shape != input.shape:
+                raise InvalidArgumentError(
+                    f"per_sample_weights: shape {tuple(input.shape)}, that of the indices, is expected, "
+                    f"not {tuple(per_sample_weights.shape)}"
+                )
+            per_sample_weights = per_sample_weights.reshape(-1)
+            options["weights"] = _array(per_sample_weights)
+        bags = self._bags(input.reshape(-1), is_mean=self.mode == "mean", **options)
+        return self._pooled(bags, per_sample_weights, input.device)
+
+
+def _torch_dtype(table: Table) -> torch.dtype:
+    return torch.float32 if table.dtype == numpy.float32 else torch.float64
+
+
+@dataclasses.dataclass
+class EmbeddingBagConfig:
+    """A table of a collection, with the names that TorchRec's has."""
+
+    name: str
+    num_embeddings: Optional[int]
+    embedding_dim: int
+    feature_names: Sequence[str]
+    pooling: Any = "sum"
+    """ "sum" or "mean", or TorchRec's PoolingType."""
+
+
+class EmbeddingBagCollection(torch.nn.Module):
+    """Several EmbeddingBag by the names of their features. `options` are those of each. Configurations may be TorchRec's."""
+
+    def __init__(self, session: Session, tables: Iterable[Any], **options: Any) -> None:
+        super().__init__()
+        self._layers = torch.nn.ModuleList()
+        self._layer_of: dict[str, int] = {}
+        for number, config in enumerate(tables):
+            mode = str(getattr(config.pooling, "value", config.pooling)).lower()
+            self._layers.append(
+                EmbeddingBag(session, config.name, config.num_embeddings, config.embedding_dim, mode=mode, **options)
+            )
+            for feature in config.feature_names:
+                if feature in self._layer_of:
+                    raise InvalidArgumentError(f"feature {feature!r}: it is in two tables of the collection")
+                self._layer_of[feature] = number
+
+    def forward(self, features: Any) -> dict[str, torch.Tensor]:
+        """`features`: by name, indices of two dimensions, (values, offsets), or what EmbeddingBag takes; or TorchRec's
+        KeyedJaggedTensor. Returns what the bags come to, by name."""
+        pooled: dict[str, torch.Tensor] = {}
+        for feature, number in self._layer_of.items():
+            one = features[feature]
+            pooled[feature] = self._layers[number](*one) if isinstance(one, tuple) else self._layers[number](one)
+        return pooled
+
+    def prefetch(self, features: Any, clocks: int = 0) -> None:
+        """As EmbeddingBag.prefetch(), of features as for forward()."""
+        for feature, number in self._layer_of.items():
+            one = features[feature]
+            self._layers[number].prefetch(one[0] if isinstance(one, tuple) else one, clocks)
+
+
+class DistributedOptimizer:
+    """The parameters of a model are the table `name`; all workers' steps change them.
+
+    With an optimizer of torch's each worker takes its steps, and pushes what they have changed. With the text of a rule,
+    "adam(rate=0.001)", it pushes gradients of the model's parameters, and the servers take the steps. Both are divided by
+    the number of workers, unless average=False. The first values are those that worker 0 has.
+
+    Parameters are pulled once in each clock: before the first forward() of `model`, or by pull().
+    """
+
+    def __init__(
+        self,
+        optimizer: Union[torch.optim.Optimizer, str],
+        session: Session,
+        model: Optional[torch.nn.Module] = None,
+        *,
+        name: str = "model",
+        average: bool = True,
+        **options: Any,
+    ) -> None:
+        self.optimizer = None if isinstance(optimizer, str) else optimizer
+        if isinstance(optimizer, str):
+            if optimizer.partition("(")[0] == "add":
+                raise InvalidArgumentError('DistributedOptimizer: the rule "add" would climb; a rule for gradients is expected')
+            if model is None:
+                raise InvalidArgumentError("DistributedOptimizer: with a rule, the model is expected, too")
+            self._parameters = [each for each in model.parameters() if each.requires_grad]
+        else:
+            self._parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        types = {each.dtype for each in self._parameters}
+        if len(types) != 1:
+            raise InvalidArgumentError(
+                f"DistributedOptimizer: parameters of one type are expected, not of {sorted(map(str, types))}"
+            )
+        dtype = _dtype_name(types.pop())
+        self._session = session
+        self._share = 1 / session.workers if average else 1.0
+        self._pulled_in: Optional[int] = None
+        # Each parameter begins a row of its own: those without a gradient are not pushed.
+        self._rows: list[range] = []
+        rows = 0
+        for each in self._parameters:
+            count = -(-each.numel() // _PARAMETERS_A_ROW)
+            self._rows.append(range(rows, rows + count))
+            rows += count
+        self._table = session.table(
+            name,
+            rows=rows,
+            width=_PARAMETERS_A_ROW,
+            dtype=dtype,
+            rule=optimizer if isinstance(optimizer, str) else "add",
+            **options,
+        )
+        self._values = numpy.zeros((rows, _PARAMETERS_A_ROW), dtype=dtype)  # of the parameters, when last pulled or pushed
+        self._updates = numpy.zeros_like(self._values)
+        self._values_of = self._views(self._values)
+        self._updates_of = self._views(self._updates)
+        self._read()
+        first = self._values.copy()
+        _fill(session, self._table, rows, self.optimizer is not None, lambda _, keys: first[keys.start:keys.stop], 1)
+        if model is not None:
+            model.register_forward_pre_hook(self._before_forward)
+
+    def pull(self) -> None:
+        """Gives the parameters the values that the table's consistency model shows now."""
+        self._table.pull(range(len(self._values)), out=self._values)
+        with torch.no_grad():
+            for each, values in zip(self._parameters, self._values_of):
+                each.copy_(values)
+        self._pulled_in = self._session.current_clock
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Takes a step, or lets the servers take it. Returns what `closure` does, which computes the gradients."""
+        if self._pulled_in != self._session.current_clock:
+            raise FailedPreconditionError(
+                "DistributedOptimizer.step(): parameters are pulled once in each clock before their gradients are computed, "
+                "by forward() of the model that the optimizer was given, or by pull()"
+            )
+        if self.optimizer is not None:
+            loss = self.optimizer.step(closure)
+            self._read()
+            self._table.push(range(len(self._values)), self._updates)
+            return loss
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        pushed = []
+        for each, rows, updates in zip(self._parameters, self._rows, self._updates_of):
+            if each.grad is not None:
+                torch.mul(each.grad.detach().to(updates.device), self._share, out=updates)
+                pushed.append(numpy.arange(rows.start, rows.stop))
+        if pushed:
+            keys = numpy.concatenate(pushed)
+            self._table.push(keys, self._updates[keys])
+        return loss
+
+    def zero_grad(self) -> None:
+        for each in self._parameters:
+            each.grad = None
+
+    def _read(self) -> None:
+        """Notes how the parameters are now, and this worker's share of how they have changed."""
+        with torch.no_grad():
+            for each, values, updates in zip(self._parameters, self._values_of, self._updates_of):
+                now = each.detach().to(values.device)
+                torch.sub(now, values, out=updates).mul_(self._share)
+                values.copy_(now)
+
+    def _before_forward(self, *_: Any) -> None:
+        if self._pulled_in != self._session.current_clock:
+            self.pull()
+
+    def _views(self, array: Any) -> list[torch.Tensor]:
+        flat = _tensor(array).view(-1)
+        return [
+            flat[rows.start * _PARAMETERS_A_ROW:][:each.numel()].view(each.shape)
+            for rows, each in zip(self._rows, self._parameters)
+        ]
+
+
+def prefetch(
+    loader: Iterable[Any],
+    *layers: Any,
+    indices: Optional[Callable[[Any], Sequence[Any]]] = None,
+    ahead: int = 1,
+) -> Iterator[Any]:
+    """The loader's batches, one for each clock. So many clocks before a batch comes, each layer's prefetch() is called with
+    its indices: the i-th element of the batch for the i-th layer, or of indices(batch)."""
+    if ahead < 1:
+        raise InvalidArgumentError(f"ahead: 1 clock or more is expected, not {ahead}")
+    waiting: collections.deque[Any] = collections.deque()
+    for batch in loader:
+        for layer, one in zip(layers, indices(batch) if indices is not None else batch):
+            layer.prefetch(one, clocks=len(waiting))
+        waiting.append(batch)
+        if len(waiting) > ahead:
+            yield waiting.popleft()
+    while waiting:
+        yield waiting.popleft()
