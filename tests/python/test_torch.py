@@ -18,7 +18,7 @@ except ImportError as missing:
     print(f"skipped: verbena.torch: {missing} (scripts/setup installs PyTorch)")
     sys.exit(jobs.SKIPPED)
 
-ROWS, WIDTH = 50, 4
+ROWS, WIDTH = 50, 21  # the layers add up 16 values at a time
 
 
 def start_values(seed=3, rows=ROWS, width=WIDTH, dtype=torch.float32):
@@ -110,20 +110,24 @@ class Layers(unittest.TestCase):
                         self.assertLess((ours(indices)**2).sum(), (start_values()[indices].sum(1)**2).sum())
 
     def test_workers_add_up(self):
+        count = 20_000  # whose first values are several pieces
         with jobs.job(workers=2, servers=2) as place:
 
             def work(session):
-                rows = layers.Embedding(session, "rows", 1000, WIDTH, lr=1.0, seed=5, consistency=verbena.Bsp())
-                first = rows.rows(range(1000)).clone()
+                rows = layers.Embedding(session, "rows", count, WIDTH, lr=1.0, seed=5, consistency=verbena.Bsp())
+                first = rows.rows(range(count))
                 rows(torch.tensor([7, 7, 100 + session.rank])).sum().backward()
                 session.clock()
-                return first, rows.rows(range(1000))
+                return first, rows.rows(range(count))
 
             (first, after), (same, after_too) = jobs.in_workers(place, work)
+            with jobs.alone() as session:
+                rows = layers.Embedding(session, "rows", count, WIDTH, lr=1.0, seed=5)
+                torch.testing.assert_close(rows.rows(range(count)), first)
             torch.testing.assert_close(first, same)
             torch.testing.assert_close(after, after_too)
             self.assertLess(abs(first.std() - 1), 0.1)
-            expected = torch.zeros(1000, WIDTH)
+            expected = torch.zeros(count, WIDTH)
             expected[7], expected[100], expected[101] = -4, -1, -1
             torch.testing.assert_close(after - first, expected)
 
@@ -379,22 +383,24 @@ class Prefetch(unittest.TestCase):
         self.assertEqual(one.calls[-1], (3, 0))
 
     def test_rows_that_move_are_there(self):
-        """Two workers on two nodes: intents bring the rows."""
-        with jobs.job(workers=2) as place:
+        """Two workers on two nodes, each of which wants what is on the other's: intents bring the rows."""
+        with jobs.job(workers=2, servers=2) as place:
 
             def work(session):
                 rows = layers.Embedding(session, "rows", 400, WIDTH, lr=0.1, dynamic=True, consistency="asp")
-                own = torch.arange(200) + 200 * session.rank
-                data = torch.utils.data.TensorDataset(own[torch.randperm(200)])
+                own = torch.tensor([key for key in range(400) if not rows.table.is_here(key)])[:150]
+                session.barrier()
+                data = torch.utils.data.TensorDataset(own)
                 here = 0
                 for (indices,) in layers.prefetch(torch.utils.data.DataLoader(data, batch_size=10), rows, ahead=2):
                     here += sum(rows.table.is_here(int(each)) for each in indices)
                     rows(indices).sum().backward()
                     session.barrier()
-                return here, rows.rows(own)
+                return len(own), here
 
-            for here, _ in jobs.in_workers(place, work):
-                self.assertGreater(here, 120)
+            for count, here in jobs.in_workers(place, work):
+                self.assertEqual(count, 150)
+                self.assertGreater(here, 100)  # not the first batches'
 
     def test_rows_are_in_the_cache(self):
         """From a server that is read over a network: what was asked for before needs no request."""

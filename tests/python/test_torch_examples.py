@@ -26,6 +26,11 @@ class Examples(unittest.TestCase):
             self.assertGreater(each[0], first_at_least, alone)
             self.assertLess(each[-1], (1 - least_drop) * each[0], together)
 
+    def test_of_the_documents(self):
+        text = (jobs.ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+        (program,) = re.findall("^```python\n(import torch, verbena[^`]*)^```$", text, re.MULTILINE)
+        self.assertEqual(jobs.run_script(program), "torch.Size([1, 16]) True\n")
+
     def test_two_tower(self):
         self.check(4, 0.1, "two_tower.py")
 

@@ -31,7 +31,7 @@ class Wheel(unittest.TestCase):
             with zipfile.ZipFile(wheel) as archive:
                 names = archive.namelist()
             self.assertTrue(any(name.startswith("verbena/libverbena.so.") for name in names), names)
-            for name in ("verbena/__init__.py", "verbena/_verbena.pyi", "verbena/py.typed"):
+            for name in ("verbena/__init__.py", "verbena/_verbena.pyi", "verbena/py.typed", "verbena/torch.py"):
                 self.assertIn(name, names)
             prefix = work / "prefix"
             run(sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", prefix, wheel)
