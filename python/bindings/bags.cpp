@@ -90,11 +90,7 @@ Bags::Bags(PythonTable table, const py::object& indices, const BagOptions& optio
 void Bags::divide(const BagOptions& options) {
   const std::size_t indices = numbers_.size();
   if (options.offsets.is_none()) {
-    if (options.length == 0) {
-      if (indices != 0) refuse("length: 1 index or more is expected in a bag");
-      starts_ = {0};
-      return;
-    }
+    if (options.length == 0) refuse("length: 1 index or more is expected in a bag");
     if (indices % options.length != 0) {
       refuse("length: " + std::to_string(indices) + " indices are no bags of " +
              std::to_string(options.length));
@@ -183,7 +179,7 @@ void Bags::spread(const Value* gradients, double factor, Value* sums) const {
   const std::size_t width = table_.table.width();
   for_blocks(width, [&](std::size_t first, auto count) {
     std::array<Value, kBlock> part;
-    // Keys are numbered as they come, so that a number which is not smaller comes for the first time.
+    // How many keys have been seen: since they are numbered as they come, the number of the next new one.
     std::size_t seen = 0;
     for (std::size_t bag = 0; bag < size(); ++bag) {
       const Value* const gradient = gradients + bag * width + first;

@@ -299,9 +299,10 @@ class EmbeddingBag(_TableLayer):
         if input.dim() == 2:
             if offsets is not None:
                 raise InvalidArgumentError("offsets: none is expected with indices of two dimensions: each row is a bag")
-            options["length"] = input.shape[1]
             if input.shape[1] == 0:
-                return torch.zeros(input.shape[0], self.embedding_dim, dtype=_torch_dtype(self.table), device=input.device)
+                options["offsets"] = numpy.zeros(input.shape[0], dtype=numpy.int64)
+            else:
+                options["length"] = input.shape[1]
         elif input.dim() != 1:
             raise InvalidArgumentError(f"indices of 1 or 2 dimensions are expected, not of {input.dim()}")
         elif offsets is None:
@@ -319,10 +320,6 @@ class EmbeddingBag(_TableLayer):
             options["weights"] = _array(per_sample_weights)
         bags = self._bags(input.reshape(-1), is_mean=self.mode == "mean", **options)
         return self._pooled(bags, per_sample_weights, input.device)
-
-
-def _torch_dtype(table: Table) -> torch.dtype:
-    return torch.float32 if table.dtype == numpy.float32 else torch.float64
 
 
 @dataclasses.dataclass
@@ -425,8 +422,8 @@ class DistributedOptimizer:
         )
         self._values = numpy.zeros((rows, _PARAMETERS_A_ROW), dtype=dtype)  # of the parameters, when last pulled or pushed
         self._updates = numpy.zeros_like(self._values)
-        self._values_of = self._views(self._values)
-        self._updates_of = self._views(self._updates)
+        self._value_views = self._views(self._values)
+        self._update_views = self._views(self._updates)
         self._read()
         first = self._values.copy()
         _fill(session, self._table, rows, self.optimizer is not None, lambda _, keys: first[keys.start:keys.stop], 1)
@@ -437,7 +434,7 @@ class DistributedOptimizer:
         """Gives the parameters the values that the table's consistency model shows now."""
         self._table.pull(range(len(self._values)), out=self._values)
         with torch.no_grad():
-            for each, values in zip(self._parameters, self._values_of):
+            for each, values in zip(self._parameters, self._value_views):
                 each.copy_(values)
         self._pulled_in = self._session.current_clock
 
@@ -458,7 +455,7 @@ class DistributedOptimizer:
             with torch.enable_grad():
                 loss = closure()
         pushed = []
-        for each, rows, updates in zip(self._parameters, self._rows, self._updates_of):
+        for each, rows, updates in zip(self._parameters, self._rows, self._update_views):
             if each.grad is not None:
                 torch.mul(each.grad.detach().to(updates.device), self._share, out=updates)
                 pushed.append(numpy.arange(rows.start, rows.stop))
@@ -474,7 +471,7 @@ class DistributedOptimizer:
     def _read(self) -> None:
         """Notes how the parameters are now, and this worker's share of how they have changed."""
         with torch.no_grad():
-            for each, values, updates in zip(self._parameters, self._values_of, self._updates_of):
+            for each, values, updates in zip(self._parameters, self._value_views, self._update_views):
                 now = each.detach().to(values.device)
                 torch.sub(now, values, out=updates).mul_(self._share)
                 values.copy_(now)

@@ -63,12 +63,22 @@ class Layers(unittest.TestCase):
                                        ((indices.int(), offsets.int()), {}),
                                        ((indices, with_end), {"include_last_offset": True}), ((square,), {}),
                                        ((square,), {"padding_idx": -46})):
-                    name = f"{number} {options} {len(given)} {given[0].dtype}"
+                    name = f"{number} {options} {given}"
                     values = start_values(dtype=dtype)
                     ours = layers.EmbeddingBag(session, name, ROWS, WIDTH, mode=mode, sparse=sparse, dtype=dtype, lr=0.1,
                                                initial=values, consistency="bsp", **options)
                     self.assertEqual(list(ours.parameters()), [])
                     self.check_bag(session, name, ours, torch_bag(mode, values, dtype=dtype, **options), *given, lr=0.1)
+
+    def test_bags_without_indices(self):
+        with jobs.alone() as session:
+            bag = layers.EmbeddingBag(session, "rows", ROWS, WIDTH, lr=0.1)
+            nothing = torch.zeros(3, 0, dtype=torch.int64)
+            for given in ((nothing,), (nothing.view(0), torch.zeros(3, dtype=torch.int64)), (nothing[:0],),
+                          (nothing.view(0), nothing.view(0))):
+                sums = bag(*given)
+                torch.testing.assert_close(sums, torch.zeros(len(given[-1]), WIDTH), check_stride=False)
+                sums.sum().backward()
 
     def test_weights_of_samples(self):
         indices, offsets = torch.tensor([4, 1, 4, 9, 0, 0]), torch.tensor([0, 2, 2])
