@@ -18,7 +18,7 @@ import torch
 import verbena
 import verbena.torch
 
-WIDTH, NEGATIVES, BATCH, PASSES, RATE = 16, 4, 1000, 8, 0.1
+WIDTH, NEGATIVES, BATCH, PASSES, RATE = 16, 4, 1000, 6, 0.1
 
 
 def read(folder):
