@@ -42,10 +42,10 @@ namespace {
 /// In chunks of some rows: the other thread adds the first ones while the next are copied. `places`: chunks
 /// for which the ring has room.
 Samples time_ring(const TimingOptions& options, std::size_t chunk_floats, std::size_t chunks,
-                  std::size_t places) {
+                  std::size_t places, std::vector<float>& table) {
   const std::vector<float> from(chunk_floats * chunks, 1);
   std::vector<float> ring(places * chunk_floats);
-  std::vector<float> table(chunk_floats * chunks);
+  table.assign(chunk_floats * chunks, 0);
   struct alignas(128) Position {
     std::atomic<std::uint64_t> chunks = 0;
   };
@@ -79,18 +79,23 @@ Samples time_ring(const TimingOptions& options, std::size_t chunk_floats, std::s
 
 }  // namespace
 
-Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width) {
+Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width,
+                       std::vector<float>* sums) {
   constexpr std::size_t kChunks = 10;
   constexpr std::size_t kPlaces[] = {4, 10, 20, 100};
   Samples best;
+  std::vector<float> table;
   for (const std::size_t places : kPlaces) {
-    Samples samples = time_ring(options, rows / kChunks * width, kChunks, places);
-    if (best.empty() || samples.percentile(0.5) < best.percentile(0.5)) best = std::move(samples);
+    Samples samples = time_ring(options, rows / kChunks * width, kChunks, places, table);
+    if (!best.empty() && samples.percentile(0.5) >= best.percentile(0.5)) continue;
+    best = std::move(samples);
+    if (sums != nullptr) *sums = table;
   }
   return best;
 }
 
-Samples time_answers(const TimingOptions& options, std::size_t asked, std::size_t answered) {
+Samples time_answers(const TimingOptions& options, std::size_t asked, std::size_t answered,
+                     std::vector<float>* last) {
   assert(asked <= kMostFloatsOfAnswer && answered <= kMostFloatsOfAnswer);
   // A few floats lie in the same cache line as the word that tells of them.
   struct alignas(128) Mail {
@@ -101,6 +106,7 @@ Samples time_answers(const TimingOptions& options, std::size_t asked, std::size_
   Mail answer;
   std::jthread other([&] {
     alignas(128) std::array<float, kMostFloatsOfAnswer> row = {};
+    row.fill(1);
     for (std::uint64_t next = 1;; ++next) {
       std::uint64_t seen = 0;
       while ((seen = question.number.load(std::memory_order_acquire)) != next) {
@@ -118,7 +124,7 @@ Samples time_answers(const TimingOptions& options, std::size_t asked, std::size_
   std::uint64_t number = 0;
   TimingOptions single = options;
   single.batch_nanoseconds = 0;  // each operation by itself: the clock costs little compared with it
-  return time_plain(single, [&] {
+  Samples samples = time_plain(single, [&] {
     ++number;
     base::copy_words(question.floats.data(), update.data(), asked);
     question.number.store(number, std::memory_order_release);
@@ -127,19 +133,23 @@ Samples time_answers(const TimingOptions& options, std::size_t asked, std::size_
     base::copy_words(values.data(), answer.floats.data(), answered);
     use(values.data());
   });
+  if (last != nullptr) last->assign(values.data(), values.data() + answered);
+  return samples;
 }
 
 Samples time_row_additions(const TimingOptions& options, std::span<const std::uint64_t> keys,
-                           std::size_t width) {
+                           std::size_t width, std::vector<float>* sums) {
   const std::uint64_t rows = *std::max_element(keys.begin(), keys.end()) + 1;
   std::vector<float> table(rows * width);
   const std::vector<float> update(width, 1);
   std::size_t next = 0;
-  return time_plain(options, [&] {
+  Samples samples = time_plain(options, [&] {
     base::add_words(table.data() + keys[next] * width, update.data(), width);
     use(table.data());
     if (++next == keys.size()) next = 0;
   });
+  if (sums != nullptr) *sums = std::move(table);
+  return samples;
 }
 
 Samples time_row_copies(const TimingOptions& options, std::span<const std::uint64_t> keys,

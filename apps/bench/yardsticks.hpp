@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "apps/bench/samples.hpp"
@@ -17,20 +18,25 @@ Samples time_memcpy(const TimingOptions& options, std::size_t bytes);
 
 /// `rows` rows of `width` floats handed from one core to another and added to rows there: copied into a ring,
 /// chunk by chunk, from where another thread adds them. An operation is all rows, in a pipeline. The ring has
-/// the size, of several, with which it takes the least time: neither waits for room, and the caches hold it.
-/// This is the least that a push over shared memory can do. REQUIRES: `rows` is a multiple of 10.
-Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width);
+/// the size, of several, with which that takes the least time. A push over shared memory does as much, and
+/// has keys, checks and clocks besides. `sums`: if given, becomes what the rows have come to, of updates
+/// of 1. REQUIRES: `rows` is a multiple of 10.
+Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width,
+                       std::vector<float>* sums = nullptr);
 
 inline constexpr std::size_t kMostFloatsOfAnswer = 126;
 /// `asked` floats are written for another core, which finds a word beside them changed, adds them to a row,
 /// and writes `answered` floats of the row for this core, which finds a word beside them changed and copies
-/// them: two notifications and an addition, without anything else. REQUIRES: neither is more than
-/// kMostFloatsOfAnswer.
-Samples time_answers(const TimingOptions& options, std::size_t asked, std::size_t answered);
+/// them: two notifications and an addition, without anything else. `last`: if given, becomes the last answer;
+/// the row begins with 1, and 1 is added to each of its first floats by every question. REQUIRES: neither is
+/// more than kMostFloatsOfAnswer.
+Samples time_answers(const TimingOptions& options, std::size_t asked, std::size_t answered,
+                     std::vector<float>* last = nullptr);
 
-/// Rows of `width` floats added to rows, one after the other in the order of `keys`.
+/// Rows of `width` floats added to rows, one after the other in the order of `keys`. `sums`: as for
+/// time_hand_over().
 Samples time_row_additions(const TimingOptions& options, std::span<const std::uint64_t> keys,
-                           std::size_t width);
+                           std::size_t width, std::vector<float>* sums = nullptr);
 
 /// memcpy of rows of `row_bytes`, one after the other in the order of `keys`; an operation is `keys_each`
 /// rows.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -238,9 +240,10 @@ class Mallet final : public Peer {
   }
   absl::Status prepare(const std::string& data, std::uint64_t seed, const std::string& folder) override;
   /// The words are as they are to be.
-  [[nodiscard]] std::vector<std::string> importing_arguments() const override {
-    return {"import-file",     "--input",         text_,           "--output", instances_,
-            "--keep-sequence", "--preserve-case", "--token-regex", "\\S+"};
+  [[nodiscard]] std::optional<Import> to_import() const override {
+    return Import{.arguments = {"import-file", "--input", text_, "--output", instances_, "--keep-sequence",
+                                "--preserve-case", "--token-regex", "\\S+"},
+                  .file = instances_};
   }
   /// Its defaults, which are our lda's for 50 topics: its alpha is the sum over all topics.
   [[nodiscard]] std::vector<std::string> arguments(const PeerTask& task) const override {
@@ -257,7 +260,7 @@ class Mallet final : public Peer {
             "--show-topics-interval",
             "0",
             "--random-seed",
-            "1"};
+            std::to_string(random_seed_)};
   }
   /// "total tokens: 333000" when all is read, from where training counts; then "<10> LL/token: -8.5" after
   /// each ten iterations.
@@ -280,16 +283,21 @@ class Mallet final : public Peer {
 
   std::string text_;
   std::string instances_;
+  std::uint64_t random_seed_ = 1;
   double tokens_ = 0;
 };
 
 /// A line is a name, a label, and the document.
-absl::Status Mallet::prepare(const std::string& data, std::uint64_t /*seed*/, const std::string& folder) {
+absl::Status Mallet::prepare(const std::string& data, std::uint64_t seed, const std::string& folder) {
   const absl::StatusOr<Corpus> corpus = read_corpus({.path = data, .stop_words = "english"});
   if (!corpus.ok()) return corpus.status();
   text_ = files(folder)[0];
   instances_ = files(folder)[1];
+  constexpr std::uint64_t kSeeds = std::uint64_t{1} << 31;  // it takes an int, and 0 for the time
+  random_seed_ = std::max<std::uint64_t>(seed % kSeeds, 1);
   tokens_ = static_cast<double>(corpus->tokens.size());
+  std::error_code none;
+  std::filesystem::remove(instances_, none);  // of other data
   absl::StatusOr<OutputFile> file = OutputFile::create(text_);
   if (!file.ok()) return file.status();
   for (std::size_t document = 0; document + 1 < corpus->begin.size(); ++document) {
@@ -354,19 +362,26 @@ std::vector<std::shared_ptr<Peer>> make_peers() {
   return {make_libmf(), make_mallet(), make_fasttext(), make_liblinear()};
 }
 
-absl::Status prepare_peer(Peer& peer, const std::string& program, const std::string& data, std::uint64_t seed,
-                          const std::string& folder) {
+namespace {
+
+absl::Status import_data(const Peer::Import& with, const std::string& program) {
   constexpr auto kPatience = std::chrono::minutes(10);
-  RETURN_IF_ERROR(peer.prepare(data, seed, folder));
-  std::vector<std::string> command = peer.importing_arguments();
-  if (command.empty()) return absl::OkStatus();
+  std::error_code none;
+  if (std::filesystem::exists(with.file, none)) return absl::OkStatus();
+  std::vector<std::string> command = with.arguments;
   command.insert(command.begin(), program);
   const absl::StatusOr<std::unique_ptr<Program>> started = Program::start(command);
-  return started.ok() ? (*started)->wait(kPatience) : started.status();
+  if (!started.ok()) return started.status();
+  absl::Status ended = (*started)->wait(kPatience);
+  if (!ended.ok()) std::filesystem::remove(with.file, none);  // it may be half of it
+  return ended;
 }
+
+}  // namespace
 
 absl::Status run_peer(const Peer& peer, const std::string& program, const PeerTask& task,
                       absl::FunctionRef<void(const PeerIteration&)> on_iteration) {
+  if (const std::optional<Peer::Import> with = peer.to_import()) RETURN_IF_ERROR(import_data(*with, program));
   const auto command = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), program);
     return arguments;

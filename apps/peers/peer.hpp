@@ -46,9 +46,14 @@ class Peer {
   /// Writes `data`, the application's input, into `folder`, as this program wants it. `seed`: chooses what is
   /// held out, as for the application. Errors: those of reading the data and of writing files.
   virtual absl::Status prepare(const std::string& data, std::uint64_t seed, const std::string& folder) = 0;
-  /// The arguments with which the program itself makes what it reads in training of what prepare() has
-  /// written; empty: it reads that as it is. REQUIRES: prepare().
-  [[nodiscard]] virtual std::vector<std::string> importing_arguments() const { return {}; }
+  /// With which arguments the program itself makes, of what prepare() has written, the file that it trains
+  /// from.
+  struct Import {
+    std::vector<std::string> arguments;
+    std::string file;
+  };
+  /// nullopt: it trains from what prepare() has written. REQUIRES: prepare().
+  [[nodiscard]] virtual std::optional<Import> to_import() const { return std::nullopt; }
   /// Its arguments. REQUIRES: prepare().
   [[nodiscard]] virtual std::vector<std::string> arguments(const PeerTask& task) const = 0;
   /// The same to read the data and report an iteration without having trained, by which the time that reading
@@ -75,12 +80,8 @@ std::unique_ptr<Peer> make_mallet();
 /// All that are known.
 std::vector<std::shared_ptr<Peer>> make_peers();
 
-/// Calls prepare(), and runs `program` to import what that has written, if it wants to. Errors: those of
-/// both, as run_peer() has them.
-absl::Status prepare_peer(Peer& peer, const std::string& program, const std::string& data, std::uint64_t seed,
-                          const std::string& folder);
-
-/// Runs `program`, a path or a name in PATH, and calls `on_iteration` for what it says. Errors: NOT_FOUND if
+/// Runs `program`, a path or a name in PATH, and calls `on_iteration` for what it says. If no run since
+/// prepare() has imported the data, this one does first, which counts for nothing. Errors: NOT_FOUND if
 /// it cannot be run, UNKNOWN if it fails or says nothing that can be read.
 absl::Status run_peer(const Peer& peer, const std::string& program, const PeerTask& task,
                       absl::FunctionRef<void(const PeerIteration&)> on_iteration);

@@ -214,8 +214,7 @@ absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
     RETURN_IF_ERROR(made.make(made.path));
   }
   for (const auto& [peer, program] : peers) {
-    RETURN_IF_ERROR(
-        prepare_peer(*peer, program, data_of(chosen, peer->application()), chosen.seed, options.output));
+    RETURN_IF_ERROR(peer->prepare(data_of(chosen, peer->application()), chosen.seed, options.output));
     chosen.peers.push_back({peer, program});
   }
   return absl::OkStatus();

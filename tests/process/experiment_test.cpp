@@ -119,7 +119,7 @@ TEST_F(ExperimentTest, CostMakesRunsOfEachKind) {
                           "--small-data", folder_.path("ratings"), "--examples", folder_.path("examples"),
                           "--workers", "2", "--iterations", "2", "--rounds", "1", "--no-peers"});
   ASSERT_EQ(ended.status, 0) << ended.err;
-  EXPECT_THAT(ended.err, AllOf(HasSubstr("1/74 kge: plain loop, one pass: test_mrr "),
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("1/74 kge: plain loop, first pass: test_mrr "),
                                HasSubstr("60/74 word2vec: intent, 2 workers: "),
                                HasSubstr("62/74 ctr, ftrl: plain loop: progressive_log_loss "),
                                HasSubstr("74/74 ctr, block: bounded-delay:1, 2 workers: objective ")));

@@ -59,10 +59,10 @@ class CostTest : public ::testing::Test {
                              : plan.workers == 1 ? figures.one
                                                  : figures.two;
       runs.push_back(run_of(plan, seconds * host, plan.workers == 2 ? figures.objective_of_two : 1));
-      if (plan.allocation != "plain loop, one pass") continue;
-      RunFigures& one_pass = runs.back();
+      if (plan.allocation != "plain loop, first pass") continue;
+      RunFigures& first_pass = runs.back();
       const bool falls = plan.application == "mf" || plan.application == "ctr";
-      one_pass.iterations.back().objectives[one_pass.objective] = falls ? figures.first_above : 0;
+      first_pass.iterations.back().objectives[first_pass.objective] = falls ? figures.first_above : 0;
     }
     return runs;
   }
@@ -110,9 +110,9 @@ TEST_F(CostTest, PlansEachTaskInEachWay) {
 TEST_F(CostTest, CtrHasPassesAndRowsThatStay) {
   for (const PlannedRun& run : make_cost_experiment()->plan(options())) {
     if (run.application != "ctr") continue;
-    const std::string passes = run.allocation == "plain loop, one pass" ? "--passes=1"
-                               : run.task == "ctr, block"               ? "--passes=10"
-                                                                        : "--passes=5";
+    const std::string passes = run.allocation == "plain loop, first pass" ? "--passes=1"
+                               : run.task == "ctr, block"                 ? "--passes=10"
+                                                                          : "--passes=5";
     EXPECT_THAT(
         run.arguments,
         AllOf(Contains(passes), Contains("--test-fraction=0"), Not(Contains(HasSubstr("--iterations"))),
@@ -145,7 +145,7 @@ TEST_F(CostTest, TimeToQualityNeedsNoSpeed) {
   std::vector<RunFigures> runs;
   for (const PlannedRun& plan : make_cost_experiment()->plan(with_peer)) {
     if (plan.task != "ctr, block") continue;
-    runs.push_back(run_of(plan, 1, plan.allocation == "plain loop, one pass" ? 120 : 100));
+    runs.push_back(run_of(plan, 1, plan.allocation == "plain loop, first pass" ? 120 : 100));
     if (plan.peer == nullptr) continue;
     const double objective = plan.peer_task.tolerance == 0.1 ? 102 : 100.5;
     runs.back().iterations = {{.iteration = 1,
@@ -186,9 +186,34 @@ TEST_F(CostTest, JudgesQualityByThePlainLoopsGain) {
     EXPECT_EQ(verdict(runs_with({.objective_of_two = 1.06}), learns(task)), Verdict::kDidNotHold) << task;
     EXPECT_EQ(verdict(runs_with({.objective_of_two = 0.5}), learns(task)), Verdict::kHeld) << task;
   }
-  EXPECT_EQ(verdict(runs_with({.objective_of_two = 1.06}), learns("kge")), Verdict::kHeld);
-  EXPECT_EQ(verdict(runs_with({.objective_of_two = 0.96}), learns("kge")), Verdict::kHeld);
-  EXPECT_EQ(verdict(runs_with({.objective_of_two = 0.94}), learns("kge")), Verdict::kDidNotHold);
+  // As much less as plain loops with other seeds may have.
+  const std::map<std::string, double> least = {{"lda", 0.95}, {"kge", 0.9}, {"word2vec", 0.8}};
+  for (const auto& [task, share] : least) {
+    EXPECT_EQ(verdict(runs_with({.objective_of_two = 1.06}), learns(task.c_str())), Verdict::kHeld) << task;
+    EXPECT_EQ(verdict(runs_with({.objective_of_two = share + 0.01}), learns(task.c_str())), Verdict::kHeld)
+        << task;
+    EXPECT_EQ(verdict(runs_with({.objective_of_two = share - 0.01}), learns(task.c_str())),
+              Verdict::kDidNotHold)
+        << task;
+  }
+}
+
+/// Its rate falls until the last pass, so a single one would not be the first of many.
+TEST_F(CostTest, TheFirstPassOfWord2vecIsThatOfAllPasses) {
+  std::vector<RunFigures> runs;
+  for (const PlannedRun& plan : make_cost_experiment()->plan(options())) {
+    if (plan.task != "word2vec") continue;
+    runs.push_back(run_of(plan, 1, plan.workers == 2 ? 0.9 : 1));
+    if (plan.allocation != "plain loop, first pass") continue;
+    EXPECT_THAT(plan.arguments, AllOf(Contains("--iterations=8"), Contains("--evaluate-every=1")));
+    for (std::size_t i = 0; i < runs.back().iterations.size(); ++i)
+      runs.back().iterations[i].objectives = {{"test_mrr", i == 0 ? 0.6 : 1}};
+  }
+  for (const Finding& finding : make_cost_experiment()->judge(runs).findings) {
+    if (finding.expectation.find("2 workers learn") == std::string::npos) continue;
+    EXPECT_THAT(finding.found, HasSubstr("after 0.6: 75.0 % of its gain"));
+    EXPECT_EQ(finding.verdict, Verdict::kDidNotHold);
+  }
 }
 
 /// An objective that changes little in all says much by little: 1.004 is less than half of what was to gain.
@@ -211,7 +236,7 @@ TEST_F(CostTest, SaysWhichPartOfTheGainWasReached) {
   for (const auto& row : judged.tables.front().rows) {
     if (row[0] == "mf, small") rows[row[1]] = row;
   }
-  EXPECT_THAT(rows["plain loop, one pass"], ElementsAre(_, _, "", "", "test_rmse", "2", "0.0 %", "–", ""));
+  EXPECT_THAT(rows["plain loop, first pass"], ElementsAre(_, _, "", "", "test_rmse", "2", "0.0 %", "–", ""));
   EXPECT_THAT(rows["plain loop"], ElementsAre(_, _, Not(""), "", _, "1", "100.0 %", Not("–"), ""));
   EXPECT_THAT(rows["default, 2 workers"], ElementsAre(_, _, _, "1.67×", _, "1.03", "97.0 %", Not("–"), _));
 }

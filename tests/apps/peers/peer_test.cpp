@@ -69,13 +69,13 @@ TEST_F(PeerTest, MalletImportsAndCountsByTens) {
   const auto mallet = make_mallet();
   const std::string program = program_that("echo \"$@\" >> '" + folder_.path("arguments") +
                                            "'\n"
-                                           "[ $1 = import-file ] && exit 0\n"
+                                           "[ $1 = import-file ] && { echo > \"$5\"; exit 0; }\n"
                                            "sleep 0.3\n"
                                            "echo 'max tokens: 4'\necho 'total tokens: 4'\nsleep 0.05\n"
                                            "echo '<10> LL/token: -8.75'\n"
                                            "echo '0 0.1 heaven beginning'\n"
                                            "echo '<20> LL/token: -8.5'\n");
-  ASSERT_TRUE(prepare_peer(*mallet, program, folder_.path("text"), 1, folder_.path()).ok());
+  ASSERT_TRUE(mallet->prepare(folder_.path("text"), 7, folder_.path()).ok());
   EXPECT_EQ(verbena::testing::contents(folder_.path("mallet.txt")),
             "0 - beginning god\n1 - created heaven\n");
   ASSERT_TRUE(run_peer(*mallet, program, {.iterations = 12, .threads = 2, .rank = 50},
@@ -93,9 +93,23 @@ TEST_F(PeerTest, MalletImportsAndCountsByTens) {
   EXPECT_THAT(arguments, HasSubstr("import-file --input " + folder_.path("mallet.txt") + " --output " +
                                    folder_.path("mallet.bin") + " --keep-sequence"));
   EXPECT_THAT(arguments, HasSubstr("--num-topics 50 --num-threads 2 --num-iterations 20 "));
-  const std::string broken = program_that("echo 'no memory'; exit 3");
-  EXPECT_THAT(std::string(prepare_peer(*mallet, broken, folder_.path("text"), 1, folder_.path()).message()),
-              HasSubstr("ended with status 3: no memory"));
+  EXPECT_THAT(arguments, HasSubstr("--random-seed 7\n"));
+  ASSERT_TRUE(run_peer(*mallet, program, {.iterations = 10, .rank = 50}, [](const PeerIteration&) {}).ok());
+  const std::string both = verbena::testing::contents(folder_.path("arguments"));
+  EXPECT_EQ(both.rfind("import-file"), 0U) << "once for all runs";
+}
+
+/// Of a program that is there, but does not work, only its own runs fail.
+TEST_F(PeerTest, WhatCannotImportFailsWhereItIsRun) {
+  verbena::testing::write_file(folder_.path("text"), "In the beginning God\ncreated the heaven\n");
+  const auto mallet = make_mallet();
+  verbena::testing::write_file(folder_.path("mallet.bin"), "of other data");
+  ASSERT_TRUE(mallet->prepare(folder_.path("text"), 0, folder_.path()).ok());
+  for (int times = 0; times < 2; ++times) {
+    EXPECT_THAT(std::string(run(*mallet, "echo half > \"$5\"; echo 'no memory'; exit 3", {}).message()),
+                HasSubstr("ended with status 3: no memory"));
+  }
+  EXPECT_EQ(mallet->arguments({.threads = 2, .rank = 50}).back(), "1") << "0 would be the time";
 }
 
 TEST_F(PeerTest, FastTextsOwnSpeedIsTaken) {
