@@ -100,8 +100,11 @@ class Application {
     return std::nullopt;
   }
 
-  /// The options that a run lists among its choices (apps/report/choices.hpp).
+  /// The options that a run lists among its choices (apps/report/choices.hpp): those that do something beside
+  /// the others.
   [[nodiscard]] virtual std::vector<ChoiceOption> choices() const { return {}; }
+  /// Whether it has sparse tables, so that there is something to gather.
+  [[nodiscard]] virtual bool has_sparse_tables() const { return false; }
   /// Whether the option of this name, without dashes, leaves it to the application, even if it is on the
   /// command line ("auto").
   [[nodiscard]] virtual bool leaves_open(std::string_view /*option*/) const { return false; }
@@ -131,6 +134,12 @@ class Application {
   /// those that are written may have other names; neither is asked for here.
   [[nodiscard]] virtual bool may_change_on_resume(std::string_view option) const {
     return option == "iterations" || option == "evaluate-every" || option == "top-words";
+  }
+  /// The run goes on from a checkpoint with these notes, "--OPTION" and its value. Called in each process of
+  /// the job, after set_job_shape(), before it asks what was chosen: options that are left open may follow
+  /// from what was saved. INVALID_ARGUMENT: given options do not go with that.
+  virtual absl::Status goes_on_from(const std::map<std::string, std::string>& /*notes*/) {
+    return absl::OkStatus();
   }
 
   /// Whether a worker that has died can be replaced by another process, with the given options: what a worker

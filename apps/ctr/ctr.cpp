@@ -50,6 +50,7 @@ class ClickThrough final : public Application {
   [[nodiscard]] bool leaves_open(std::string_view option) const override {
     return options_.leaves_open(option);
   }
+  [[nodiscard]] bool has_sparse_tables() const override { return true; }
   [[nodiscard]] std::vector<ChoiceOption> choices() const override {
     return {{"batch"}, {"blocks", kBlocksOfFeatures}};
   }

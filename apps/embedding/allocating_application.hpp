@@ -20,7 +20,7 @@ class AllocatingApplication : public Application {
     job_shape_ = shape;
     allocation_.set_consistency(shape.consistency);
   }
-  [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const final {
+  [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override {
     return allocation_.check(consistency);
   }
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {

@@ -79,6 +79,9 @@ bool EmbeddingApplication::leaves_open(std::string_view option) const {
 }
 
 std::vector<ChoiceOption> EmbeddingApplication::choices() const {
+  // Of intents each mini-batch is a clock.
+  if (allocation().parsed().ok() && allocation().value() == RowAllocation::kIntent)
+    return {{"allocation"}, {"lookahead"}, {"batch"}};
   return {{"allocation"}, {"lookahead"}, {"clocks-per-iteration"}, {"batch"}};
 }
 

@@ -34,6 +34,8 @@ class EmbeddingApplication : public AllocatingApplication {
   void add_fetch_options(CLI::App& command);
   void add_fetch_options(CLI::App& command, const Lookahead& of_moving);
   [[nodiscard]] bool rows_move() const { return allocation().moves(); }
+  /// As given.
+  [[nodiscard]] const std::optional<std::int64_t>& lookahead() const { return lookahead_; }
   /// REQUIRES: the options have been checked.
   [[nodiscard]] FetchOptions fetch_options() const;
   /// Adds --barrier-every.

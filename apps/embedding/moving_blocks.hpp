@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "apps/application.hpp"
 #include "apps/embedding/allocation.hpp"
 #include <verbena/keys.hpp>
 #include <verbena/session.hpp>
@@ -29,6 +31,12 @@ std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32
 /// trains the third. With one server nothing is fetched, and one for each worker is fastest.
 std::size_t moving_blocks(std::uint32_t workers, std::uint32_t servers);
 
+/// How many blocks there are: as many as are `given` (--clocks-per-iteration), or where that is 0 as many as
+/// train fastest. `move`: rows do.
+std::size_t blocks_of(std::int64_t given, bool move, const JobShape& shape);
+/// INVALID_ARGUMENT: so many are too few where rows move. `rows`: what a block is of, "items".
+absl::Status check_blocks(std::int64_t given, bool move, std::uint32_t workers, std::string_view rows);
+
 /// How workers that train blocks in place keep out of each other's way.
 struct Turns {
   /// How many clocks a worker may be ahead of the slowest one (Session::limit_lead()). Within this limit, the
@@ -39,6 +47,9 @@ struct Turns {
 };
 /// REQUIRES: blocks ≥ workers.
 Turns turns(std::uint32_t workers, std::size_t blocks);
+/// INVALID_ARGUMENT: --lookahead 1 was given, and would do nothing, for the next block is not free. `rows`:
+/// as for check_blocks().
+absl::Status check_lookahead(std::uint32_t workers, std::size_t blocks, std::string_view rows);
 
 /// A block that this worker will train: its rows, and in how many of the session's clocks from now.
 struct UpcomingBlock {

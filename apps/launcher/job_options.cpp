@@ -144,10 +144,8 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
   command
       .add_option("--gather", options.gather,
                   "How rows of sparse tables come from another host. never: each is read by itself; always: "
-                  "the server "
-                  "gathers those of a pull into a message for each of its lanes; auto takes what takes less "
-                  "time here, "
-                  "which each table's first pulls measure (docs/sparse.md).")
+                  "the server gathers those of a pull into a message for each of its lanes; auto takes what "
+                  "takes less time here, which each table's first pulls measure (docs/sparse.md).")
       ->type_name("auto|always|never")
       ->check(one_of({kLeftOpen, kAlways, kNever}))
       ->group(kConsistency)
@@ -185,8 +183,7 @@ void add_spin_option(CLI::App& command, JobOptions& options) {
           "--spin", options.spin,
           "What a process does that has to wait. briefly: it looks for work for some microseconds before it "
           "sleeps, which saves the time to wake up where it has a core to itself; never: it leaves the core "
-          "to "
-          "others at once; auto: never where a job on one host has more threads than the host has cores.")
+          "to others at once; auto: never where a job on one host has more threads than the host has cores.")
       ->type_name("auto|briefly|never")
       ->check(one_of({kLeftOpen, kBriefly, kNever}))
       ->group(kProcessOptions)
@@ -196,8 +193,7 @@ void add_spin_option(CLI::App& command, JobOptions& options) {
 void add_server_options(CLI::App& command, JobOptions& options) {
   add_number(command, "--server-threads", options.server_threads,
              "Threads of each server; 1 drives everything, best where workers need the cores. By "
-             "default what the "
-             "workers leave over, at least 1.",
+             "default what the workers leave over, at least 1.",
              {1, 256})
       ->type_name("N")
       ->group(kServers);
@@ -395,6 +391,32 @@ absl::Status check(const JobOptions& options) {
 
 namespace {
 
+/// What --read-path stands for. Over a network it is the session that finds out which memory it can map.
+std::string decided_read_path(const JobOptions& options) {
+  if (options.read_path != kLeftOpen) return options.read_path;
+  if (!options.transport.network.empty()) return kCached;
+  if (is_decided_for(options.transport, transport::Reach::kHost)) return kInPlace;
+  return backend_of(options.transport).find_device
+             ? fmt::format("{} of a server on its host, else {}", kInPlace, kCached)
+             : kCached;
+}
+
+absl::Status check_gather(const Application& application, const JobOptions& options) {
+  if (options.gather == kLeftOpen) return absl::OkStatus();
+  if (!application.has_sparse_tables()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--gather {}: {} has no sparse tables, whose rows are gathered; expected {}",
+                    options.gather, std::string(application.name()), kLeftOpen));
+  }
+  // Which transport that is may be decided later.
+  if (options.transport.transport == kAutoTransport || decided_read_path(options) != kInPlace)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--gather {}: over {} rows are read in place, and none is gathered; expected {}, "
+                  "--read-path {} or another --transport",
+                  options.gather, options.transport.transport, kLeftOpen, kCached));
+}
+
 absl::Status check_checkpoints(const Application& application, const CheckpointSettings& checkpoints,
                                bool baseline) {
   if (checkpoints.folder.empty() && checkpoints.resume_from.empty()) return absl::OkStatus();
@@ -418,6 +440,7 @@ absl::Status check_application(Application& application, const JobOptions& optio
   // Without one it is the application's own choice.
   if (!baseline && !options.consistency.empty())
     RETURN_IF_ERROR(application.check_consistency(*parse_consistency(options.consistency)));
+  if (!baseline) RETURN_IF_ERROR(check_gather(application, options));
   RETURN_IF_ERROR(check_checkpoints(application, options.checkpoints, baseline));
   return application.check(baseline ? 1 : options.total_workers());
 }
@@ -525,6 +548,12 @@ bool shares_cores(const JobOptions& options) {
          options.servers + options.total_workers() > std::thread::hardware_concurrency();
 }
 
+TransportOptions waiting_transport(const JobOptions& options) {
+  TransportOptions transport = options.transport;
+  transport.shares_cores = !spins(options);
+  return transport;
+}
+
 bool spins(const JobOptions& options) {
   return options.spin == kLeftOpen ? !shares_cores(options) : options.spin == kBriefly;
 }
@@ -539,32 +568,20 @@ std::optional<std::size_t> gather_row_bytes_of(const JobOptions& options) {
   return options.gather == kAlways ? std::numeric_limits<std::size_t>::max() : 0;
 }
 
-namespace {
-
-/// What --read-path stands for. Over a network it is the session that finds out which memory it can map.
-std::string decided_read_path(const JobOptions& options) {
-  if (options.read_path != kLeftOpen) return options.read_path;
-  if (!options.transport.network.empty()) return kCached;
-  if (is_decided_for(options.transport, transport::Reach::kHost)) return kInPlace;
-  return backend_of(options.transport).find_device
-             ? fmt::format("{} of a server on its host, else {}", kInPlace, kCached)
-             : kCached;
-}
-
-}  // namespace
-
-Choices choices_of(const JobOptions& options) {
+Choices choices_of(const JobOptions& options, bool has_sparse_tables) {
   const bool is_own_program = options.consistency.empty();  // which says for each table
   Choices choices = {{"transport", options.transport.transport}};
   if (!is_own_program) choices.push_back({"consistency", to_string(*parse_consistency(options.consistency))});
-  choices.push_back({"read-path", decided_read_path(options)});
+  if (!is_own_program) choices.push_back({"read-path", decided_read_path(options)});
   choices.push_back({"servers", std::to_string(options.servers)});
   choices.push_back({"workers", std::to_string(options.workers)});
-  choices.push_back({"threads", std::to_string(options.threads)});
-  choices.push_back({"server-threads", std::to_string(options.chosen_server_threads())});
-  choices.push_back({"lanes", std::to_string(options.chosen_lanes())});
+  if (!is_own_program) choices.push_back({"threads", std::to_string(options.threads)});
+  if (options.starts_servers) {
+    choices.push_back({"server-threads", std::to_string(options.chosen_server_threads())});
+    choices.push_back({"lanes", std::to_string(options.chosen_lanes())});
+  }
   choices.push_back({"spin", spins(options) ? kBriefly : kNever});
-  if (!is_own_program)
+  if (has_sparse_tables && decided_read_path(options) != kInPlace)
     choices.push_back({kGatherChoice, options.gather == kLeftOpen ? kMeasured : options.gather});
   for (Choice& choice : choices) choice.by_hand = options.is_by_hand(choice.name);
   return choices;

@@ -60,6 +60,8 @@ struct JobOptions {
       0;  ///< parts of each shard that are applied independently; 0: one for each lane thread
   std::string spin = "auto";  ///< add_spin_option()
   bool verbose = false;
+  /// Not of a worker that was started by hand: how its servers are is not its choice.
+  bool starts_servers = true;
   /// What was on the command line, by name without dashes. For what the run says of its choices; and servers
   /// and workers that are not given are as many as there are processes.
   std::map<std::string, std::string> given;
@@ -130,12 +132,15 @@ bool shares_cores(const JobOptions& options);
 /// Whether a process that has nothing to do looks for work for a while before it sleeps. REQUIRES: the
 /// transport is decided.
 bool spins(const JobOptions& options);
+/// The transport of such a process: one that waits leaves its core at once, or does not. REQUIRES: as
+/// spins().
+TransportOptions waiting_transport(const JobOptions& options);
 ReadPath read_path_of(const JobOptions& options);
 /// SessionOptions::gather_row_bytes; without a value where sessions measure what is faster.
 std::optional<std::size_t> gather_row_bytes_of(const JobOptions& options);
-/// What the job decides by itself, or was told. REQUIRES: the transport and the consistency model are
-/// decided.
-Choices choices_of(const JobOptions& options);
+/// What the job decides by itself, or was told. `has_sparse_tables`: Application::has_sparse_tables().
+/// REQUIRES: the transport and the consistency model are decided.
+Choices choices_of(const JobOptions& options, bool has_sparse_tables);
 /// REQUIRES: check() has succeeded.
 std::vector<SlowRule> slow_rules(const JobOptions& options);
 

@@ -141,14 +141,17 @@ absl::StatusOr<Notes> resume_notes(const Application& application, const Applica
   return notes;
 }
 
-absl::Status check_resume(const CheckpointSummary& checkpoint, const Application& application,
+absl::Status check_resume(const CheckpointSummary& checkpoint, Application& application,
                           const ApplicationOptions& options, const JobOptions& job) {
+  const auto was_application = checkpoint.notes.find(kApplicationNote);
+  const bool is_same =
+      was_application != checkpoint.notes.end() && was_application->second == application.name();
+  if (is_same) RETURN_IF_ERROR(application.goes_on_from(checkpoint.notes));
   const absl::StatusOr<Notes> own = resume_notes(application, options, job);
   if (!own.ok()) return own.status();
   RETURN_IF_ERROR(check_iteration(checkpoint, application));
   Differences differences(checkpoint.path);
-  const auto was_application = checkpoint.notes.find(kApplicationNote);
-  if (was_application == checkpoint.notes.end() || was_application->second != application.name()) {
+  if (!is_same) {
     // Its options have nothing to do with this one's.
     differences.compare("the application", shown(checkpoint.notes, kApplicationNote), application.name());
     return differences.status();
@@ -168,7 +171,7 @@ absl::Status check_resume(const CheckpointSummary& checkpoint, const Application
   return differences.status();
 }
 
-absl::Status decide_resume(JobOptions& job, const Application& application, const ApplicationOptions& options,
+absl::Status decide_resume(JobOptions& job, Application& application, const ApplicationOptions& options,
                            bool quiet) {
   CheckpointSettings& checkpoints = job.checkpoints;
   if (!checkpoints.resume && checkpoints.resume_from.empty()) return absl::OkStatus();
@@ -192,7 +195,7 @@ absl::Status decide_resume(JobOptions& job, const Application& application, cons
   return absl::OkStatus();
 }
 
-absl::Status check_resume_in_cluster(const JobOptions& job, const Application& application,
+absl::Status check_resume_in_cluster(const JobOptions& job, Application& application,
                                      const ApplicationOptions& options) {
   const CheckpointSettings& checkpoints = job.checkpoints;
   if (checkpoints.resume) {
@@ -205,6 +208,12 @@ absl::Status check_resume_in_cluster(const JobOptions& job, const Application& a
   const absl::StatusOr<CheckpointSummary> found = read_checkpoint(checkpoints.resume_from);
   if (!found.ok()) return found.status();
   return check_resume(*found, application, options, job);
+}
+
+absl::Status follow_resume(const JobOptions& job, Application& application) {
+  if (job.checkpoints.resume_from.empty()) return absl::OkStatus();
+  const absl::StatusOr<CheckpointSummary> found = read_checkpoint(job.checkpoints.resume_from);
+  return found.ok() ? application.goes_on_from(found->notes) : found.status();
 }
 
 }  // namespace verbena::apps

@@ -23,18 +23,21 @@ absl::StatusOr<std::map<std::string, std::string>> resume_notes(const Applicatio
 /// After which iteration the checkpoint was made. INVALID_ARGUMENT: it does not say so.
 absl::StatusOr<std::int64_t> iteration_of(const CheckpointSummary& checkpoint);
 
-/// Whether this run may go on from the checkpoint. INVALID_ARGUMENT: what differs, in one line; what may
-/// differ, may. Otherwise as resume_notes().
-absl::Status check_resume(const CheckpointSummary& checkpoint, const Application& application,
+/// Whether this run may go on from the checkpoint, of which the application is told. INVALID_ARGUMENT: what
+/// differs, in one line; what may differ, may. Otherwise as resume_notes().
+absl::Status check_resume(const CheckpointSummary& checkpoint, Application& application,
                           const ApplicationOptions& options, const JobOptions& job);
 
 /// Decides which checkpoint the run goes on from: job.checkpoints.resume_from; prints that, unless `quiet`,
 /// and which newer ones are damaged. For one process, before it starts those of the job. Errors as of
 /// check_resume(); DATA_LOSS: there are checkpoints, and all are damaged.
-absl::Status decide_resume(JobOptions& job, const Application& application, const ApplicationOptions& options,
+absl::Status decide_resume(JobOptions& job, Application& application, const ApplicationOptions& options,
                            bool quiet);
 /// The same for processes that find each other: the checkpoint must be named.
-absl::Status check_resume_in_cluster(const JobOptions& job, const Application& application,
+absl::Status check_resume_in_cluster(const JobOptions& job, Application& application,
                                      const ApplicationOptions& options);
+/// For a process of a job of which another one has checked that: only tells the application what it goes on
+/// from, if it does.
+absl::Status follow_resume(const JobOptions& job, Application& application);
 
 }  // namespace verbena::apps

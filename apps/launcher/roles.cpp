@@ -101,12 +101,6 @@ class WorkerReporter : public Reporter {
   Outlet& outlet_;
 };
 
-TransportOptions transport_of(const JobOptions& job) {
-  TransportOptions options = job.transport;
-  options.shares_cores = !spins(job);
-  return options;
-}
-
 /// For what must not end at once, because it is to be saved first.
 const std::atomic<bool> kNeverStops = false;
 
@@ -164,7 +158,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   // All threads of a process belong to one node.
   const std::uint32_t node = role.own_server.value_or(role.rank % job.servers);
   absl::StatusOr<std::unique_ptr<transport::Transport>> transport =
-      make_transport(transport_of(job), {(*addresses)[node]});
+      make_transport(waiting_transport(job), {(*addresses)[node]});
   if (!transport.ok()) return transport.status();
   const SessionOptions options{.servers = *std::move(addresses),
                                .rank = worker,
@@ -230,7 +224,7 @@ absl::Status train_baseline(Application& application, Outlet& outlet, const std:
 }  // namespace
 
 absl::StatusOr<ProcessJobs> server_jobs(const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
-  absl::StatusOr<std::unique_ptr<transport::Transport>> made = make_transport(transport_of(role.job));
+  absl::StatusOr<std::unique_ptr<transport::Transport>> made = make_transport(waiting_transport(role.job));
   if (!made.ok()) return made.status();
   const std::shared_ptr<transport::Transport> transport = *std::move(made);
   ProcessJobs jobs;

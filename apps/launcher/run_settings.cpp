@@ -37,7 +37,7 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.budget_mb_per_s = job.budget_mb_per_s;
   settings.network = job.transport.network;
   settings.slow = job.slow;
-  settings.choices = choices_of(job);
+  settings.choices = choices_of(job, application.has_sparse_tables());
   const Choices of_application = options.choices();
   settings.choices.insert(settings.choices.end(), of_application.begin(), of_application.end());
   return settings;

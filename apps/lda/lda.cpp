@@ -25,6 +25,7 @@
 #include "apps/options/numbers.hpp"
 #include "apps/resuming/checkpoints.hpp"
 #include "apps/resuming/saved_state.hpp"
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include <verbena/table.hpp>
@@ -47,8 +48,11 @@ struct Job {
 };
 
 constexpr std::string_view kClocksPerIteration = "clocks-per-iteration";
+constexpr const char* kClocksNote = "--clocks-per-iteration";  ///< of a checkpoint
+constexpr const char* kRows = "words";                         ///< what blocks are of
 constexpr std::string_view kLookahead = "lookahead";
 constexpr std::string_view kBatch = "batch";
+constexpr const char* kBlocks = "blocks";  ///< in the summary
 constexpr std::int64_t kMostLookahead = 1;
 constexpr std::int64_t kMostWords = 1 << 20;  ///< the maximum of --batch
 
@@ -68,7 +72,7 @@ class Lda final : public AllocatingApplication {
   /// What was saved says into how many blocks the words are divided; the rest changes nothing of it.
   [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
     return option == kLookahead || option == kBatch ||
-           (option == kClocksPerIteration && leaves_open(option)) ||
+           (option == kClocksPerIteration && (leaves_open(option) || saved_clocks_ == 0)) ||
            AllocatingApplication::may_change_on_resume(option);
   }
 
@@ -76,8 +80,10 @@ class Lda final : public AllocatingApplication {
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override;
   [[nodiscard]] bool leaves_open(std::string_view option) const override;
   [[nodiscard]] std::vector<ChoiceOption> choices() const override {
-    return {{"allocation"}, {kLookahead}, {kClocksPerIteration}, {kBatch}};
+    return {{"allocation"}, {kLookahead}, {kClocksPerIteration, kBlocks}, {kBatch}};
   }
+  absl::Status goes_on_from(const std::map<std::string, std::string>& notes) override;
+  [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override;
   [[nodiscard]] Files files() const override;
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
@@ -96,10 +102,15 @@ class Lda final : public AllocatingApplication {
     return {.topics = topics(), .held_out = held_out_, .seed = training_.seed, .blocks = blocks};
   }
   absl::Status check_options() const;
-  absl::Status check_blocks(std::uint32_t workers) const;
   absl::Status check_data(std::uint32_t workers) const;
-  /// In how many blocks the words are trained, as given or chosen.
-  [[nodiscard]] std::size_t blocks(const JobShape& shape) const;
+  /// In how many blocks the words are trained, as given, saved or chosen.
+  [[nodiscard]] std::size_t blocks(const JobShape& shape) const {
+    return blocks_of(clocks_per_iteration_ > 0 ? clocks_per_iteration_ : saved_clocks_.value_or(0),
+                     allocation().moves(), shape);
+  }
+  /// Whether --lookahead does what it says.
+  [[nodiscard]] absl::Status check_lookahead(std::uint32_t workers, std::size_t blocks) const;
+  absl::StatusOr<std::size_t> blocks_in(WorkerContext& context) const;
   /// Whether the next block is fetched while one is trained. REQUIRES: rows move.
   [[nodiscard]] bool looks_ahead(std::uint32_t workers, std::size_t blocks) const;
   absl::Status check_split(const Corpus& corpus) const;
@@ -121,6 +132,8 @@ class Lda final : public AllocatingApplication {
   std::int64_t top_words_ = 10;
   double held_out_ = 0;
   std::int64_t clocks_per_iteration_ = 0;
+  /// Of the checkpoint that the run goes on from; 0: it does not say.
+  std::optional<std::int64_t> saved_clocks_;
   std::optional<std::int64_t> lookahead_;
   TrainingOptions training_;
 };
@@ -130,10 +143,11 @@ std::optional<std::string> Lda::chosen(std::string_view option) const {
   if (!job_shape() || !leaves_open(option) || !allocation().parsed().ok())
     return AllocatingApplication::chosen(option);
   const std::size_t blocks = this->blocks(*job_shape());
-  if (option == kClocksPerIteration) return std::to_string(blocks);
+  if (option == kClocksPerIteration)
+    return saved_clocks_ == 0 ? std::nullopt : std::optional(std::to_string(blocks));
   if (option != kLookahead) return AllocatingApplication::chosen(option);
-  const bool can_move = allocation().moves() && blocks >= job_shape()->workers;
-  return can_move && looks_ahead(job_shape()->workers, blocks) ? "1" : "0";
+  if (!allocation().moves()) return "";
+  return blocks >= job_shape()->workers && looks_ahead(job_shape()->workers, blocks) ? "1" : "0";
 }
 
 bool Lda::leaves_open(std::string_view option) const {
@@ -188,8 +202,8 @@ void Lda::add_options(CLI::App& command) {
   add_number(
       command, "--clocks-per-iteration", clocks_per_iteration_,
       "clocks in a pass over the documents: the words are cut into so many blocks, and in each clock a "
-      "worker "
-      "samples another one; 0: workers x (staleness + 1); where rows move, as many as there are workers with "
+      "worker samples another one; 0: workers x (staleness + 1); where rows move, as many as there are "
+      "workers with "
       "one server and workers x 3 with several; 1 for a single worker. With fewer than workers, some sample "
       "the same words at a time")
       ->capture_default_str();
@@ -315,22 +329,25 @@ absl::Status Lda::check_data(std::uint32_t workers) const {
   return OutputFile::check(output_, file_bytes);
 }
 
-absl::Status Lda::check_blocks(std::uint32_t workers) const {
-  if (!allocation().moves() || clocks_per_iteration_ == 0 || clocks_per_iteration_ >= workers)
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("--clocks-per-iteration: where rows move, expected a block of words for each of the {} "
-                  "workers, found {}",
-                  workers, clocks_per_iteration_));
+/// The words stay divided as they were, whatever the number of servers is now.
+absl::Status Lda::goes_on_from(const std::map<std::string, std::string>& notes) {
+  const auto note = notes.find(kClocksNote);
+  const auto saved = note == notes.end() ? std::nullopt : base::parse_decimal<std::int64_t>(note->second);
+  saved_clocks_ = saved && *saved > 0 && *saved <= kMostClocksPerIteration ? *saved : 0;
+  return job_shape() && saved_clocks_ != 0 ? check_lookahead(job_shape()->workers, blocks(*job_shape()))
+                                           : absl::OkStatus();
 }
 
-std::size_t Lda::blocks(const JobShape& shape) const {
-  if (clocks_per_iteration_ > 0) return static_cast<std::size_t>(clocks_per_iteration_);
-  if (allocation().moves()) return moving_blocks(shape.workers, shape.servers);
-  // So many keep workers that train the same words at least as many clocks apart as the staleness, so that
-  // each sees what the other has just trained.
-  return shape.workers == 1 ? 1
-                            : shape.workers * (std::size_t{consistency::staleness(shape.consistency)} + 1);
+absl::Status Lda::check_consistency(const ConsistencyModel& consistency) const {
+  RETURN_IF_ERROR(AllocatingApplication::check_consistency(consistency));
+  return job_shape() ? check_lookahead(job_shape()->workers, blocks(*job_shape())) : absl::OkStatus();
+}
+
+absl::Status Lda::check_lookahead(std::uint32_t workers, std::size_t blocks) const {
+  if (lookahead_ != kMostLookahead) return absl::OkStatus();
+  if (allocation().moves()) return apps::check_lookahead(workers, blocks, kRows);
+  return absl::InvalidArgumentError(fmt::format(
+      "--lookahead: expected 0 with --allocation {}, where rows stay; found 1", allocation().name()));
 }
 
 bool Lda::looks_ahead(std::uint32_t workers, std::size_t blocks) const {
@@ -339,7 +356,7 @@ bool Lda::looks_ahead(std::uint32_t workers, std::size_t blocks) const {
 
 absl::Status Lda::check(std::uint32_t workers) {
   RETURN_IF_ERROR(check_options());
-  RETURN_IF_ERROR(check_blocks(workers));
+  RETURN_IF_ERROR(check_blocks(clocks_per_iteration_, allocation().moves(), workers, kRows));
   return with_enough_memory(kNeedsLessMemory, [&] { return check_data(workers); });
 }
 
@@ -401,20 +418,32 @@ absl::Status Lda::train(Job& job, WordCounts& counts, std::vector<DataCursor> cu
   return job.part.rank == 0 ? present(job, counts, reporter) : absl::OkStatus();
 }
 
+/// What was saved decides, also where its notes do not say it.
+absl::StatusOr<std::size_t> Lda::blocks_in(WorkerContext& context) const {
+  const Session& session = context.session;
+  const nlohmann::json* const saved = context.checkpoints.resumed();
+  if (saved == nullptr) return blocks({context.consistency, session.workers(), session.servers()});
+  const absl::StatusOr<std::size_t> found = Trainer::blocks(*saved);
+  if (!found.ok()) return found.status();
+  const std::size_t least = allocation().moves() ? session.workers() : 1;
+  if (*found < least || *found > static_cast<std::size_t>(kMostClocksPerIteration))
+    return wrong_state(fmt::format("there are {} blocks", *found));
+  if (clocks_per_iteration_ > 0 && static_cast<std::size_t>(clocks_per_iteration_) != *found) {
+    return absl::InvalidArgumentError(
+        fmt::format("--clocks-per-iteration was {} when the checkpoint was written, now {}; a run goes on "
+                    "with the same",
+                    *found, clocks_per_iteration_));
+  }
+  RETURN_IF_ERROR(check_lookahead(session.workers(), *found));
+  return *found;
+}
+
 absl::Status Lda::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
-  std::size_t blocks = this->blocks({context.consistency, session.workers(), session.servers()});
-  if (const nlohmann::json* const saved = context.checkpoints.resumed()) {
-    // With another number of servers, rows that move would have others now.
-    const absl::StatusOr<std::size_t> found = Trainer::blocks(*saved);
-    if (!found.ok()) return found.status();
-    const std::size_t least = allocation().moves() ? session.workers() : 1;
-    constexpr auto kMost = static_cast<std::size_t>(kMostClocksPerIteration);
-    const bool is_possible =
-        clocks_per_iteration_ > 0 ? *found == blocks : *found >= least && *found <= kMost;
-    if (!is_possible) return wrong_state(fmt::format("there are {} blocks", *found));
-    blocks = *found;
-  }
+  const absl::StatusOr<std::size_t> found_blocks = blocks_in(context);
+  if (!found_blocks.ok()) return found_blocks.status();
+  const std::size_t blocks = *found_blocks;
+  context.checkpoints.note(kClocksNote, std::to_string(blocks));
   absl::StatusOr<Job> job = load({session.rank(), session.workers()}, blocks, context.reporter);
   if (!job.ok()) return job.status();
   const auto open = [&](const char* name, std::uint64_t rows) {
@@ -492,7 +521,7 @@ absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter
     reporter.print(line);
   }
   reporter.summary("topics", topics_);
-  reporter.summary("blocks", job.data.blocks.size() - 1);
+  reporter.summary(kBlocks, job.data.blocks.size() - 1);
   reporter.summary("format", job.corpus.format);
   reporter.summary("documents", job.corpus.total_documents);
   reporter.summary("vocabulary", vocabulary.size());

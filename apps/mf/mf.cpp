@@ -33,6 +33,7 @@ using namespace mf;
 constexpr std::int64_t kMaxRank = 65'535;
 constexpr std::int64_t kMaxBatch = 1 << 20;
 constexpr std::size_t kRowsAtOnce = 4096;
+constexpr const char* kRows = "items";  ///< what blocks are of
 
 /// What one process needs of the input, ready for training.
 struct Job {
@@ -166,6 +167,10 @@ class MatrixFactorization final : public EmbeddingApplication {
   void add_options(CLI::App& command) override;
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override;
   [[nodiscard]] bool leaves_open(std::string_view option) const override;
+  [[nodiscard]] std::vector<ChoiceOption> choices() const override {
+    return {{"allocation"}, {"lookahead"}, {"clocks-per-iteration"}, {"batch"}};
+  }
+  [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override;
   [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
@@ -180,9 +185,13 @@ class MatrixFactorization final : public EmbeddingApplication {
   }
   absl::Status check_options() const override;
   absl::Status check_data(std::uint32_t workers) const override;
-  absl::Status check_blocks(std::uint32_t workers) const;
   [[nodiscard]] RatingsOptions ratings_options(std::uint32_t part, std::uint32_t parts) const;
-  [[nodiscard]] std::size_t blocks(const JobShape& shape) const;
+  [[nodiscard]] std::size_t blocks(const JobShape& shape) const {
+    return blocks_of(clocks_per_iteration_, rows_move(), shape);
+  }
+  /// Those of a block, which move, or of a mini-batch: so that --lookahead says when. REQUIRES: the job is
+  /// decided, and --allocation can be read.
+  [[nodiscard]] bool rows_are_asked_for() const;
   absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, std::size_t blocks,
                                Reporter& reporter) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
@@ -206,6 +215,7 @@ class MatrixFactorization final : public EmbeddingApplication {
 
 std::optional<std::string> MatrixFactorization::chosen(std::string_view option) const {
   if (option == "clocks-per-iteration" && job_shape()) return std::to_string(blocks(*job_shape()));
+  if (option == "lookahead" && job_shape() && allocation().parsed().ok() && !rows_are_asked_for()) return "";
   // The block that comes next is still another worker's.
   if (option == "lookahead" && leaves_open(option) && job_shape() && allocation().parsed().ok() &&
       fetch_options().allocation == RowAllocation::kLocalize &&
@@ -268,8 +278,7 @@ void MatrixFactorization::add_options(CLI::App& command) {
       "clocks in a pass over the ratings: the items are cut into so many blocks, and in each clock "
       "a worker trains another one; 0: workers x (staleness + 1); where rows move, as many as there are "
       "workers with one server and workers x 3 with several; 1 for a single worker. With fewer than workers, "
-      "some "
-      "train the same items at a time and what they learn is added up: that needs a smaller "
+      "some train the same items at a time and what they learn is added up: that needs a smaller "
       "--learning-rate")
       ->capture_default_str();
   add_fetch_options(
@@ -343,7 +352,7 @@ RatingsOptions MatrixFactorization::ratings_options(std::uint32_t part, std::uin
 }
 
 absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
-  RETURN_IF_ERROR(check_blocks(workers));
+  RETURN_IF_ERROR(check_blocks(clocks_per_iteration_, rows_move(), workers, kRows));
   const absl::StatusOr<Ratings> ratings = read_ratings(ratings_options(1, 1));
   if (!ratings.ok()) return ratings.status();
   if (has_test() && ratings->total_test == 0) {
@@ -383,19 +392,21 @@ std::map<std::string, double> MatrixFactorization::objectives(
   return result;
 }
 
-absl::Status MatrixFactorization::check_blocks(std::uint32_t workers) const {
-  if (!rows_move() || clocks_per_iteration_ == 0 || clocks_per_iteration_ >= workers) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("--clocks-per-iteration: where rows move, expected a block of items for each of the {} "
-                  "workers, found {}",
-                  workers, clocks_per_iteration_));
+absl::Status MatrixFactorization::check_consistency(const ConsistencyModel& consistency) const {
+  RETURN_IF_ERROR(EmbeddingApplication::check_consistency(consistency));
+  if (lookahead() != 1 || !job_shape()) return absl::OkStatus();
+  if (!rows_are_asked_for()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--lookahead: expected 0 with --consistency {} and --allocation {}, where no rows are "
+                    "asked for ahead; found 1",
+                    to_string(consistency), allocation().name()));
+  }
+  if (allocation().value() != RowAllocation::kLocalize) return absl::OkStatus();
+  return check_lookahead(job_shape()->workers, blocks(*job_shape()), kRows);
 }
 
-std::size_t MatrixFactorization::blocks(const JobShape& shape) const {
-  if (clocks_per_iteration_ > 0) return static_cast<std::size_t>(clocks_per_iteration_);
-  if (rows_move()) return moving_blocks(shape.workers, shape.servers);
-  return shape.workers == 1 ? 1
-                            : shape.workers * (std::size_t{consistency::staleness(shape.consistency)} + 1);
+bool MatrixFactorization::rows_are_asked_for() const {
+  return rows_move() || std::holds_alternative<Sequential>(job_shape()->consistency);
 }
 
 absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint32_t workers,

@@ -29,7 +29,8 @@ absl::Status check(const WorkerOptions& options, Application& application,
     return absl::InvalidArgumentError(
         fmt::format("--worker-rank counts from 0: it must be less than --workers {}", child.job.workers));
   }
-  if (child.letter.launched()) return absl::OkStatus();  // the launcher has checked that
+  if (child.letter.launched())  // the launcher has checked that
+    return options.baseline ? absl::OkStatus() : follow_resume(child.job, application);
   RETURN_IF_ERROR(options.baseline ? check(child.job) : check_by_hand(child.job));
   Files files = application.files();
   files.reads("--secret-file", child.job.transport.secret_file);
@@ -114,6 +115,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
         ->group(kProcessOptions);
     app->callback([app, options, arguments, run, &application] {
       options->child.job.given = given_options(*app);
+      options->child.job.starts_servers = false;
       // Whoever starts processes by hand says what is to be as on one node.
       decide_consistency(options->child.job, *application, /*is_one_node=*/false);
       *run = [options, arguments, &application](const job::LaunchLetter& letter) {

@@ -213,13 +213,13 @@ std::optional<double> RunRecord::bytes_an_update() const {
   return static_cast<double>(total(&SessionStatistics::update_bytes)) / static_cast<double>(updates);
 }
 
-std::optional<RunRecord::PostedAnUpdate> RunRecord::posted_an_update() const {
+std::optional<RunRecord::PostedPerRow> RunRecord::posted_per_pushed_row() const {
   const auto pushed = static_cast<double>(total(&SessionStatistics::rows_pushed));
   const std::uint64_t requests = total(&SessionStatistics::requests_posted);
   if (pushed == 0 || requests == 0) return std::nullopt;
-  return PostedAnUpdate{.bytes = static_cast<double>(total(&SessionStatistics::bytes_posted)) / pushed,
-                        .requests = static_cast<double>(requests) / pushed,
-                        .doorbells = static_cast<double>(total(&SessionStatistics::doorbells_rung)) / pushed};
+  return PostedPerRow{.bytes = static_cast<double>(total(&SessionStatistics::bytes_posted)) / pushed,
+                      .requests = static_cast<double>(requests) / pushed,
+                      .doorbells = static_cast<double>(total(&SessionStatistics::doorbells_rung)) / pushed};
 }
 
 std::optional<double> RunRecord::share_filtering() const {

@@ -124,12 +124,12 @@ class RunRecord {
   [[nodiscard]] std::optional<double> bytes_an_update() const;
   /// What workers have asked their transports for, with all that they have pulled and said, for each row that
   /// they have pushed. nullopt: nothing, for they map what they use, or they have pushed nothing.
-  struct PostedAnUpdate {
+  struct PostedPerRow {
     double bytes = 0;
     double requests = 0;
     double doorbells = 0;
   };
-  [[nodiscard]] std::optional<PostedAnUpdate> posted_an_update() const;
+  [[nodiscard]] std::optional<PostedPerRow> posted_per_pushed_row() const;
   /// Of the workers' time, what they took to choose, round and pack updates. nullopt: no filter, no encoding.
   [[nodiscard]] std::optional<double> share_filtering() const;
   /// nullopt if no row was read through a static table.

@@ -59,9 +59,10 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
     const auto all = static_cast<double>(record.total(&SessionStatistics::update_bytes));
     rows.emplace_back("bytes of updates", format_count(all));
   }
-  if (const auto posted = record.posted_an_update()) {
-    rows.emplace_back("posted an update", fmt::format("{:.4g} B, {:.3g} requests, {:.3g} doorbells",
-                                                      posted->bytes, posted->requests, posted->doorbells));
+  if (const auto posted = record.posted_per_pushed_row()) {
+    rows.emplace_back("posted per pushed row",
+                      fmt::format("{:.4g} B, {:.3g} requests, {:.3g} doorbells", posted->bytes,
+                                  posted->requests, posted->doorbells));
   }
   if (const std::optional<double> share = record.share_filtering())
     rows.emplace_back("share of time in filters", format_share(*share));

@@ -63,6 +63,9 @@ class Checkpoints {
   /// resumed() is not needed any more, and may be large.
   void forget_resumed();
 
+  /// Notes what the training itself has decided, "--OPTION" and its value, with what the plan notes.
+  void note(const std::string& option, std::string value) { plan_.notes[option] = std::move(value); }
+
   /// By how many clocks after_iteration() advances the session's clock, unless the training ends with it.
   [[nodiscard]] std::int64_t clocks_after(std::int64_t iteration) const { return is_due(iteration) ? 1 : 0; }
   /// This worker has finished and reported the iteration; `is_last`: there is none to come. If a checkpoint

@@ -333,7 +333,7 @@ TEST_F(LauncherTest, EveryApplicationSaysItsChoices) {
       EXPECT_THAT(contents("report.html"), HasSubstr("<tr><th>" + names.back() + "</th><td>"));
     }
     std::vector<std::string> expected = {"transport", "consistency",    "read-path", "servers", "workers",
-                                         "threads",   "server-threads", "lanes",     "spin",    "gather"};
+                                         "threads",   "server-threads", "lanes",     "spin"};
     expected.insert(expected.end(), of_application.at(name).begin(), of_application.at(name).end());
     EXPECT_EQ(names, expected);
     const std::size_t last = metrics.rfind('\n', metrics.size() - 2) + 1;
@@ -343,18 +343,83 @@ TEST_F(LauncherTest, EveryApplicationSaysItsChoices) {
 }
 
 TEST_F(LauncherTest, WhatIsSaidByHandIsDone) {
-  const std::vector<std::string> by_hand = {"--spin",  "never", "--gather",         "always",
-                                            "--lanes", "3",     "--server-threads", "2"};
+  const std::vector<std::string> by_hand = {"--spin", "never", "--lanes", "3", "--server-threads", "2"};
   std::vector<std::string> arguments = by_hand;
   arguments.insert(arguments.end(), {"-v", "--metrics", path("metrics"), "--output", path("count.txt")});
   const Ended ended = run_counter(arguments);
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_EQ(contents("count.txt"), "10\n");
-  EXPECT_THAT(ended.err, AllOf(HasSubstr("spin never (by hand)"), HasSubstr("gather always (by hand)"),
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("spin never (by hand)"),
                                ::testing::ContainsRegex("server 1: [^\n]*--spin=never"),
-                               ::testing::ContainsRegex("worker 1: [^\n]*--gather=always --spin=never")));
+                               ::testing::ContainsRegex("worker 1: [^\n]*--spin=never")));
   expect_one_error(run_counter({"--spin", "often"}), 2, "--spin: one of auto, briefly, never is expected");
   expect_one_error(run_counter({"--gather", "some"}), 2, "--gather: one of auto, always, never is expected");
+  expect_one_error(run_counter({"--gather", "always"}), 2,
+                   "--gather always: counter has no sparse tables, whose rows are gathered; expected auto");
+}
+
+TEST_F(LauncherTest, RowsAreGatheredAsSaid) {
+  const std::string data = path("examples");
+  write_data({.application = "ctr"}, data);
+  const auto train = [&](const char* transport, const char* gather) {
+    return run(VERBENA_PROGRAM,
+               {"run", "ctr", "--data", data, "--passes", "2", "--transport", transport, "--gather", gather,
+                "--metrics", path("metrics")},
+               scratch_);
+  };
+  const auto share_gathered = [&](const char* gather) {
+    const Ended ended = train("tcp", gather);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    double pulled = 0;
+    double gathered = 0;
+    std::istringstream lines(contents("metrics"));
+    for (std::string line; std::getline(lines, line);) {
+      const json object = json::parse(line);
+      if (object.at("kind") == "worker") {
+        pulled += object.at("rows_pulled").get<double>();
+        gathered += object.at("rows_gathered").get<double>();
+      }
+      if (object.at("kind") != "summary") continue;
+      EXPECT_NE(object.at("choices").dump().find(fmt::format(R"("name":"gather","value":"{}")", gather)),
+                std::string::npos)
+          << object.at("choices");
+    }
+    EXPECT_GT(pulled, 0);
+    return gathered / pulled;
+  };
+  EXPECT_GT(share_gathered("always"), 0.1);
+  EXPECT_EQ(share_gathered("never"), 0);
+  expect_one_error(train("shm", "always"), 2, "--gather always: over shm rows are read in place");
+}
+
+/// What is shown and noted is what was saved: so a third run can go on from the second, with the option and
+/// without.
+TEST_F(LauncherTest, AResumedRunSaysTheClocksThatItTakes) {
+  const std::string data = path("documents");
+  write_data({.application = "lda"}, data);
+  const auto train = [&](const std::string& iterations, std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"run",           "lda", "--data",       data,          "--topics",           "3",
+                 "--top-words",   "0",   "--iterations", iterations,    "--workers",          "2",
+                 "--consistency", "bsp", "--checkpoint", path("saved"), "--checkpoint-every", "1",
+                 "--resume",      "-v"});
+    return run(VERBENA_PROGRAM, more, scratch_);
+  };
+  const Ended first = train("2", {"--clocks-per-iteration", "7"});
+  EXPECT_THAT(first.err, HasSubstr("clocks-per-iteration 7 (by hand)"));
+  EXPECT_EQ(first.status, 0) << first.err;
+  const Ended second = train("4", {});
+  EXPECT_EQ(second.status, 0) << second.err;
+  EXPECT_THAT(second.err, AllOf(HasSubstr("clocks-per-iteration 7 (chosen)"),
+                                ::testing::ContainsRegex("worker 1: [^\n]*--clocks-per-iteration=7")));
+  const Ended third = train("6", {"--clocks-per-iteration", "7"});
+  EXPECT_EQ(third.status, 0) << third.err;
+  const Ended fourth = train("8", {"--servers", "2"});
+  EXPECT_EQ(fourth.status, 0) << fourth.err;
+  EXPECT_THAT(fourth.err, HasSubstr("clocks-per-iteration 7 (chosen)"));
+  const Ended other = train("9", {"--clocks-per-iteration", "5"});
+  EXPECT_EQ(other.status, 2) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("--clocks-per-iteration was 7 when "));
 }
 
 TEST_F(LauncherTest, MetricsOnAPipeCanBeWatched) {

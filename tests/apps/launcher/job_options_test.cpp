@@ -82,11 +82,13 @@ std::map<std::string, std::string> values_of(const Choices& choices) {
 }
 
 TEST(JobChoicesTest, EachIsChosenOrSaidByHand) {
-  const auto chosen = values_of(choices_of(parsed({})));
+  const auto chosen = values_of(choices_of(parsed({}), true));
   EXPECT_EQ(chosen.at("transport"), "shm");
   EXPECT_EQ(chosen.at("consistency"), "bsp");
   EXPECT_EQ(chosen.at("read-path"), "in-place");
-  EXPECT_EQ(chosen.at("gather"), "measured");
+  EXPECT_FALSE(chosen.contains("gather")) << "rows are read in place";
+  EXPECT_EQ(values_of(choices_of(parsed({"--read-path=cached"}), true)).at("gather"), "measured");
+  EXPECT_FALSE(values_of(choices_of(parsed({"--read-path=cached"}), false)).contains("gather"));
   for (const char* name : {"servers", "workers", "threads", "server-threads", "lanes", "spin"}) {
     EXPECT_THAT(chosen.at(name), AllOf(Not(""), Not(HasSubstr("by hand")))) << name;
   }
@@ -98,31 +100,33 @@ TEST(JobChoicesTest, EachIsChosenOrSaidByHand) {
       {"servers", "2, by hand"},        {"workers", "3, by hand"},         {"threads", "4, by hand"},
       {"server-threads", "5, by hand"}, {"lanes", "6, by hand"},           {"spin", "never, by hand"},
       {"gather", "always, by hand"}};
-  EXPECT_EQ(values_of(choices_of(parsed(all))), said);
+  EXPECT_EQ(values_of(choices_of(parsed(all), true)), said);
 }
 
 TEST(JobChoicesTest, AutoIsNotSaidByHand) {
-  const auto values =
-      values_of(choices_of(parsed({"--transport=auto", "--read-path=auto", "--spin=auto", "--gather=auto"})));
-  for (const char* name : {"transport", "read-path", "spin", "gather"})
+  const auto values = values_of(
+      choices_of(parsed({"--transport=auto", "--read-path=auto", "--spin=auto", "--gather=auto"}), true));
+  for (const char* name : {"transport", "read-path", "spin"})
     EXPECT_THAT(values.at(name), Not(HasSubstr("by hand"))) << name;
 }
 
 TEST(JobChoicesTest, ReadPathIsWhatTheTransportCanDo) {
   JobOptions job = parsed({});
   job.transport.network = "latency=1us";
-  EXPECT_EQ(values_of(choices_of(job)).at("read-path"), "cached");
+  EXPECT_EQ(values_of(choices_of(job, true)).at("read-path"), "cached");
   job = parsed({"--transport=tcp"});
-  EXPECT_EQ(values_of(choices_of(job)).at("read-path"), "cached");
+  EXPECT_EQ(values_of(choices_of(job, true)).at("read-path"), "cached");
   job = parsed({"--transport=verbs"});
-  EXPECT_EQ(values_of(choices_of(job)).at("read-path"), "in-place of a server on its host, else cached");
+  EXPECT_EQ(values_of(choices_of(job, true)).at("read-path"),
+            "in-place of a server on its host, else cached");
 }
 
 TEST(JobChoicesTest, AProgramOfOnesOwnHasItsOwnModel) {
   JobOptions job = parsed({});
   job.consistency.clear();
-  const auto values = values_of(choices_of(job));
-  EXPECT_FALSE(values.contains("consistency") || values.contains("gather"));
+  const auto values = values_of(choices_of(job, false));
+  for (const char* name : {"consistency", "read-path", "threads", "gather"})
+    EXPECT_FALSE(values.contains(name)) << name;
   EXPECT_TRUE(values.contains("lanes"));
 }
 
@@ -134,6 +138,22 @@ TEST(JobChoicesTest, WhoSharesCoresDoesNotSpin) {
   EXPECT_THAT(std::string(check(parsed({"--spin=never", "--transport=verbs"})).message()),
               AllOf(StartsWith("--spin never: over verbs"), HasSubstr("expected auto or briefly")));
   EXPECT_TRUE(check(parsed({"--spin=briefly", "--transport=verbs"})).ok());
+}
+
+/// Its servers have options of their own.
+TEST(JobChoicesTest, AWorkerByHandDoesNotChooseHowServersAre) {
+  JobOptions job = parsed({});
+  job.starts_servers = false;
+  const auto values = values_of(choices_of(job, false));
+  EXPECT_FALSE(values.contains("server-threads") || values.contains("lanes"));
+  EXPECT_TRUE(values.contains("spin"));
+}
+
+TEST(JobChoicesTest, WhoDoesNotSpinLeavesItsCore) {
+  EXPECT_TRUE(waiting_transport(parsed({"--spin=never"})).shares_cores);
+  EXPECT_FALSE(waiting_transport(parsed({"--workers=4000", "--spin=briefly"})).shares_cores);
+  EXPECT_TRUE(waiting_transport(parsed({"--workers=4000"})).shares_cores);
+  EXPECT_EQ(waiting_transport(parsed({"--transport=tcp"})).transport, "tcp");
 }
 
 TEST(JobChoicesTest, GatheringIsMeasuredUnlessItIsSaid) {

@@ -48,12 +48,18 @@ class Model final : public Application {
   absl::Status check(std::uint32_t /*workers*/) override { return absl::OkStatus(); }
   [[nodiscard]] std::int64_t iterations() const override { return iterations_; }
   [[nodiscard]] bool can_be_resumed() const override { return true; }
+  absl::Status goes_on_from(const std::map<std::string, std::string>& notes) override {
+    saved_topics = notes.at("--topics");
+    return saved_topics == "0" ? absl::InvalidArgumentError("nothing to go on with") : absl::OkStatus();
+  }
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
     return sums;
   }
   absl::Status run_worker(WorkerContext& /*context*/) const override { return absl::OkStatus(); }
   absl::Status run_baseline(BaselineContext& /*context*/) const override { return absl::OkStatus(); }
+
+  std::string saved_topics;
 
  private:
   std::vector<std::string> data_;
@@ -86,7 +92,7 @@ class ResumeNotesTest : public ::testing::Test {
   [[nodiscard]] std::string path(const std::string& name) const { return folder_.path(name); }
   /// A checkpoint of a run with these arguments.
   [[nodiscard]] CheckpointSummary written(const std::vector<std::string>& arguments) const {
-    const Parsed parsed(arguments);
+    Parsed parsed(arguments);
     auto notes = resume_notes(parsed.model, parsed.options, job_);
     EXPECT_TRUE(notes.ok()) << notes.status();
     (*notes)[kIterationNote] = "20";
@@ -94,7 +100,7 @@ class ResumeNotesTest : public ::testing::Test {
   }
   [[nodiscard]] std::string refusal(const CheckpointSummary& checkpoint,
                                     const std::vector<std::string>& arguments) const {
-    const Parsed parsed(arguments);
+    Parsed parsed(arguments);
     const absl::Status status = check_resume(checkpoint, parsed.model, parsed.options, job_);
     EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
     return std::string(status.message());
@@ -108,6 +114,19 @@ TEST_F(ResumeNotesTest, TheSameRunGoesOn) {
   EXPECT_EQ(refusal(written({"--data", path("a")}), {"--data", path("a")}), "");
   EXPECT_EQ(refusal(written({"--data", path("a"), "--flag"}), {"--flag", "--data", path("a")}), "");
   EXPECT_EQ(refusal(written({"--data", path("a")}), {"--data", path("a"), "--topics", "50"}), "");
+}
+
+TEST_F(ResumeNotesTest, TheApplicationIsToldWhatItGoesOnFrom) {
+  CheckpointSummary checkpoint = written({"--data", path("a"), "--topics", "7"});
+  Parsed parsed({"--data", path("a"), "--topics", "7"});
+  EXPECT_TRUE(check_resume(checkpoint, parsed.model, parsed.options, job_).ok());
+  EXPECT_EQ(parsed.model.saved_topics, "7");
+  EXPECT_THAT(refusal(written({"--data", path("a"), "--topics", "0"}), {"--data", path("a")}),
+              HasSubstr("nothing to go on with"));
+  checkpoint.notes["application"] = "another";
+  Parsed other({"--data", path("a"), "--topics", "7"});
+  EXPECT_FALSE(check_resume(checkpoint, other.model, other.options, job_).ok());
+  EXPECT_EQ(other.model.saved_topics, "");
 }
 
 TEST_F(ResumeNotesTest, WhatMayDifferMay) {
@@ -171,7 +190,7 @@ TEST_F(ResumeNotesTest, OnlyCheckpointsOfThisApplication) {
 }
 
 TEST_F(ResumeNotesTest, ProcessesThatFindEachOtherMustBeToldWhich) {
-  const Parsed parsed({});
+  Parsed parsed({});
   job_.checkpoints = {.folder = path("saved"), .resume = true};
   const absl::Status status = check_resume_in_cluster(job_, parsed.model, parsed.options);
   EXPECT_TRUE(absl::IsInvalidArgument(status));
@@ -181,7 +200,7 @@ TEST_F(ResumeNotesTest, ProcessesThatFindEachOtherMustBeToldWhich) {
 }
 
 TEST_F(ResumeNotesTest, WithoutACheckpointARunBegins) {
-  const Parsed parsed({});
+  Parsed parsed({});
   job_.checkpoints = {.folder = path("saved"), .resume = true};
   EXPECT_TRUE(decide_resume(job_, parsed.model, parsed.options, /*quiet=*/true).ok());
   EXPECT_EQ(job_.checkpoints.resume_from, "");

@@ -395,7 +395,7 @@ TEST_F(LdaTest, SaysWhatItChooses) {
   EXPECT_EQ(chosen({Bsp{}, 1, 1}, "clocks-per-iteration"), "1");
   EXPECT_EQ(chosen({Asp{}, 4, 2}, "lookahead"), "1");
   EXPECT_EQ(chosen({Asp{}, 4, 1}, "lookahead"), "0") << "the next block is still another worker's";
-  EXPECT_EQ(chosen({Bsp{}, 4, 2}, "lookahead"), "0") << "rows stay";
+  EXPECT_EQ(chosen({Bsp{}, 4, 2}, "lookahead"), "") << "rows stay, so it does nothing";
   EXPECT_EQ(chosen({Asp{}, 4, 2}, "batch", {"--topics", "64"}), "1024");
   const std::vector<std::string> by_hand = {
       "--clocks-per-iteration", "6", "--batch", "7", "--lookahead", "0"};
@@ -443,9 +443,101 @@ TEST_F(LdaTest, GoesOnWithTheClocksThatWereSaved) {
   second.checkpoints = {};
   EXPECT_LT(train(*parsed(usual), second).at("log_likelihood_per_token"), 0);
   EXPECT_EQ(recorders_[0].summaries.at("blocks"), 7);
-  EXPECT_TRUE(parsed(usual)->may_change_on_resume("clocks-per-iteration"));
   EXPECT_FALSE(parsed(by_hand)->may_change_on_resume("clocks-per-iteration"));
   EXPECT_TRUE(parsed(by_hand)->may_change_on_resume("batch"));
+}
+
+/// What a run goes on with is what it says, and what it notes: so a third one can go on from the second.
+TEST_F(LdaTest, NotesTheClocksThatItGoesOnWith) {
+  const std::vector<std::string> usual = {"--topics", "8", "--iterations", "9"};
+  std::vector<std::string> by_hand = usual;
+  by_hand.insert(by_hand.end(), {"--clocks-per-iteration", "7"});
+  const JobShape shape{Bsp{}, 2, 2};
+  const auto told = [&](const std::vector<std::string>& arguments,
+                        const std::map<std::string, std::string>& notes) {
+    std::unique_ptr<Application> application = parsed(arguments);
+    application->set_job_shape(shape);
+    EXPECT_TRUE(application->goes_on_from(notes).ok());
+    return application;
+  };
+  const Job job{.consistency = Bsp{}, .workers = 2, .checkpoints = {.folder = path("saved"), .every = 1}};
+  Job first = job;
+  first.stop_after = 2;
+  train(*parsed(by_hand), first);
+  CheckpointSummary saved = *newest_checkpoint(path("saved"));
+  EXPECT_EQ(saved.notes.at("--clocks-per-iteration"), "7");
+  EXPECT_EQ(told(usual, saved.notes)->chosen("clocks-per-iteration"), "7");
+  Job second = job;
+  second.resume = saved.path;
+  second.stop_after = 5;
+  train(*told(usual, saved.notes), second);
+  saved = *newest_checkpoint(path("saved"));
+  EXPECT_EQ(saved.notes.at("--clocks-per-iteration"), "7");
+  for (const auto& arguments : {usual, by_hand}) {
+    Job third = job;
+    third.resume = saved.path;
+    third.checkpoints = {};
+    EXPECT_LT(train(*told(arguments, saved.notes), third).at("log_likelihood_per_token"), 0);
+    EXPECT_EQ(recorders_[0].summaries.at("blocks"), 7);
+  }
+}
+
+/// Of a checkpoint without that note, the words stay divided as they were all the same.
+TEST_F(LdaTest, DoesNotSayWhatWasNotNoted) {
+  const auto application = parsed({});
+  application->set_job_shape({Bsp{}, 2, 2});
+  EXPECT_EQ(application->chosen("clocks-per-iteration"), "2");
+  for (const std::map<std::string, std::string>& notes :
+       {std::map<std::string, std::string>{}, {{"--clocks-per-iteration", "many"}}}) {
+    ASSERT_TRUE(application->goes_on_from(notes).ok());
+    EXPECT_EQ(application->chosen("clocks-per-iteration"), std::nullopt);
+    EXPECT_TRUE(application->may_change_on_resume("clocks-per-iteration"));
+  }
+}
+
+TEST_F(LdaTest, RefusesToLookAheadForNothing) {
+  const auto refusal = [&](std::vector<std::string> arguments, const JobShape& shape,
+                           const std::map<std::string, std::string>& notes = {}) {
+    arguments.insert(arguments.end(), {"--lookahead", "1"});
+    const std::unique_ptr<Application> application = parsed(arguments);
+    application->set_job_shape(shape);
+    const absl::Status status = application->check_consistency(shape.consistency);
+    return std::string((status.ok() ? application->goes_on_from(notes) : status).message());
+  };
+  EXPECT_EQ(refusal({}, {Bsp{}, 4, 2}),
+            "--lookahead: expected 0 with --allocation static, where rows stay; found 1");
+  EXPECT_EQ(
+      refusal({}, {Asp{}, 4, 1}),
+      "--lookahead: expected 0 with 4 blocks of words for 4 workers, of which none is free while one is "
+      "trained, or --clocks-per-iteration 8 or more; found 1");
+  EXPECT_EQ(refusal({}, {Asp{}, 4, 2}), "");
+  EXPECT_THAT(refusal({}, {Asp{}, 4, 2}, {{"--clocks-per-iteration", "4"}}),
+              HasSubstr("expected 0 with 4 blocks"));
+}
+
+/// Looked at only when its turn comes, a block is there at once; asked for ahead, it comes while the worker
+/// pauses.
+TEST_F(LdaTest, LooksAheadAsSaid) {
+  constexpr double kPauseSeconds = 0.04;
+  const auto median_of_moves = [&](const char* lookahead) {
+    train(
+        *parsed({"--topics", "8", "--iterations", "2", "--allocation", "localize", "--clocks-per-iteration",
+                 "6", "--lookahead", lookahead}),
+        {.consistency = Sequential{}, .workers = 2, .slow = {*parse_slow("worker=all,pause=40ms,every=1")}});
+    return statistics_[0].move_times.quantile_seconds(0.5).value_or(0);
+  };
+  EXPECT_LT(median_of_moves("0"), kPauseSeconds / 2);
+  EXPECT_GE(median_of_moves("1"), kPauseSeconds / 2);
+}
+
+/// Each mini-batch asks for its rows.
+TEST_F(LdaTest, MiniBatchesAreAsLargeAsSaid) {
+  const auto requests = [&](const char* batch) {
+    train(*parsed({"--topics", "8", "--iterations", "2", "--batch", batch}),
+          {.consistency = Bsp{}, .workers = 2, .maps = verbena::testing::Maps::kNone});
+    return statistics_[0].requests_posted;
+  };
+  EXPECT_GT(3 * requests("1"), 4 * requests("1000"));
 }
 
 TEST_F(LdaTest, RefusesImpossibleOptions) {

@@ -244,12 +244,33 @@ TEST_F(MfTest, SaysWhatItChooses) {
   EXPECT_EQ(chosen({Sequential{}, 4, 2}, "allocation"), "localize");
   EXPECT_EQ(chosen({Sequential{}, 4, 2}, "lookahead"), "1");
   EXPECT_EQ(chosen({Sequential{}, 4, 1}, "lookahead"), "0") << "the next block is still another worker's";
+  EXPECT_EQ(chosen({Bsp{}, 4, 2}, "lookahead"), "") << "nothing is asked for ahead";
   EXPECT_EQ(chosen({Sequential{}, 4, 2}, "clocks-per-iteration"), "12");
   EXPECT_EQ(chosen({Sequential{}, 4, 1}, "clocks-per-iteration"), "4");
   EXPECT_EQ(chosen({Ssp{.staleness = 2}, 4, 1}, "clocks-per-iteration"), "12");
   EXPECT_EQ(chosen({Bsp{}, 1, 1}, "clocks-per-iteration"), "1");
   EXPECT_EQ(chosen({Bsp{}, 4, 1}, "rank"), "nothing");
   EXPECT_EQ(parsed({})->chosen("clocks-per-iteration"), std::nullopt) << "no job is decided yet";
+}
+
+TEST_F(MfTest, RefusesToLookAheadForNothing) {
+  const auto refusal = [&](std::vector<std::string> arguments, const JobShape& shape) {
+    arguments.insert(arguments.end(), {"--lookahead", "1"});
+    const std::unique_ptr<Application> application = parsed(arguments);
+    application->set_job_shape(shape);
+    return std::string(application->check_consistency(shape.consistency).message());
+  };
+  EXPECT_EQ(
+      refusal({}, {Sequential{}, 4, 1}),
+      "--lookahead: expected 0 with 4 blocks of items for 4 workers, of which none is free while one is "
+      "trained, or --clocks-per-iteration 8 or more; found 1");
+  EXPECT_EQ(refusal({"--clocks-per-iteration", "8"}, {Sequential{}, 4, 1}), "");
+  EXPECT_EQ(refusal({}, {Sequential{}, 4, 2}), "");
+  EXPECT_EQ(refusal({}, {Asp{}, 4, 1}), "") << "an intent is said ahead in any case";
+  EXPECT_EQ(refusal({"--allocation", "static"}, {Sequential{}, 4, 1}), "") << "for mini-batches";
+  EXPECT_EQ(refusal({}, {Bsp{}, 4, 2}),
+            "--lookahead: expected 0 with --consistency bsp and --allocation static, where no rows are asked "
+            "for ahead; found 1");
 }
 
 TEST_F(MfTest, SaysWhatIsLeftToIt) {

@@ -167,13 +167,13 @@ TEST(RunRecordTest, BytesOfUpdatesAreSaidOfEachAndOfAll) {
   EXPECT_EQ(printed.at("bytes of updates"), "1.00 M");
 }
 
-TEST(RunRecordTest, SaysWhatAnUpdateAsksOfTheNetwork) {
+TEST(RunRecordTest, SaysWhatIsAskedOfTheNetworkForEachPushedRow) {
   RunSettings settings;
   RunRecord record = two_workers();
   job::FinishedMessage finished;
   finished.statistics.rows_pushed = 600;
   ASSERT_TRUE(record.add(finished).ok());
-  EXPECT_FALSE(summary_json(settings, record, 1, {}).at("printed").contains("posted an update"))
+  EXPECT_FALSE(summary_json(settings, record, 1, {}).at("printed").contains("posted per pushed row"))
       << "all is mapped";
   finished.worker = 1;
   finished.statistics.rows_pushed = 400;
@@ -181,7 +181,7 @@ TEST(RunRecordTest, SaysWhatAnUpdateAsksOfTheNetwork) {
   finished.statistics.requests_posted = 3'000;
   finished.statistics.doorbells_rung = 500;
   ASSERT_TRUE(record.add(finished).ok());
-  EXPECT_EQ(summary_json(settings, record, 1, {}).at("printed").at("posted an update"),
+  EXPECT_EQ(summary_json(settings, record, 1, {}).at("printed").at("posted per pushed row"),
             "408 B, 3 requests, 0.5 doorbells");
 }
 
