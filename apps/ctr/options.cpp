@@ -8,7 +8,6 @@
 #include <initializer_list>
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "apps/ctr/batches.hpp"
 #include "apps/ctr/block_parameters.hpp"
 #include "apps/data/examples.hpp"
@@ -43,7 +42,10 @@ Files Options::files() const {
 }
 
 void Options::add_to(CLI::App& command) {
-  const std::vector<CLI::Option*> before = command.get_options();
+  given_.watch(command, [&] { add(command); });
+}
+
+void Options::add(CLI::App& command) {
   command
       .add_option(
           "--data", data,
@@ -164,10 +166,6 @@ void Options::add_to(CLI::App& command) {
           "write the probability that it is positive for each example of --test-data (with --load: of "
           "--data), one a line; labels are needed there, too")
       ->type_name("FILE");
-  for (CLI::Option* option : command.get_options()) {
-    if (std::find(before.begin(), before.end(), option) != before.end()) continue;
-    option->each([this, name = option->get_single_name()](const std::string&) { given_.insert(name); });
-  }
 }
 
 absl::Status Options::check() const {
@@ -238,7 +236,7 @@ absl::Status Options::check_rules() const {
 }
 
 absl::Status Options::check_together() const {
-  RETURN_IF_ERROR(check_idle());
+  RETURN_IF_ERROR(given_.refuse_idle([&](std::string_view option) { return why_idle(option); }));
   if (has_blocks() && chosen_l1() == 0) {
     return absl::InvalidArgumentError(
         "--l1: expected more than 0 with --solver block, or there may be no least objective");
@@ -260,20 +258,6 @@ absl::Status Options::check_together() const {
         "--predict: expected --test-data, whose examples are predicted, or --load, which predicts --data");
   }
   return absl::OkStatus();
-}
-
-/// The options that were given and do nothing, all for one reason.
-absl::Status Options::check_idle() const {
-  std::string_view why;
-  std::vector<std::string> idle;
-  for (const std::string& option : given_) {
-    const std::string_view of_option = why_idle(option);
-    if (of_option.empty() || (!idle.empty() && of_option != why)) continue;
-    why = of_option;
-    idle.push_back("--" + option);
-  }
-  if (idle.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format("{}: {}", absl::StrJoin(idle, ", "), why));
 }
 
 /// Why an option does nothing beside the others; empty: it does something.

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/status/status.h"
 #include "apps/ctr/parameters.hpp"
 #include "apps/files.hpp"
+#include "apps/options/given_options.hpp"
 #include "protocol/eviction.hpp"
 #include "protocol/filter_rule.hpp"
 #include "protocol/push_encoding.hpp"
@@ -94,13 +94,13 @@ struct Options {
   [[nodiscard]] Rules rules() const;
 
  private:
+  void add(CLI::App& command);
   [[nodiscard]] absl::Status check_values() const;
   [[nodiscard]] absl::Status check_rules() const;
   [[nodiscard]] absl::Status check_together() const;
-  [[nodiscard]] absl::Status check_idle() const;
   [[nodiscard]] std::string_view why_idle(std::string_view option) const;
 
-  std::set<std::string> given_;  ///< on the command line, without dashes
+  GivenOptions given_;
 };
 
 }  // namespace verbena::apps::ctr

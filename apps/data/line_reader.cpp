@@ -109,6 +109,15 @@ absl::StatusOr<bool> LineReader::next(std::string_view& line) {
   return true;
 }
 
+absl::StatusOr<std::string_view> LineReader::peek(std::size_t count) {
+  while (end_ - begin_ < count) {
+    const absl::StatusOr<bool> more = fill();
+    if (!more.ok()) return more.status();
+    if (!*more) break;
+  }
+  return std::string_view(buffer_).substr(begin_, std::min(count, end_ - begin_));
+}
+
 std::string LineReader::printable(std::string_view text) {
   if (text.size() <= kShownBytes) return base::printable(text);
   std::size_t end = kShownBytes;  // of whole letters

@@ -25,6 +25,13 @@ class LineReader {
   /// `line` is valid until the next call. INVALID_ARGUMENT if the file is damaged or a line is endless.
   absl::StatusOr<bool> next(std::string_view& line);
 
+  /// For files that are no text after some lines: up to `count` of the bytes that follow; fewer only at the
+  /// end of the file. They are valid until the next call, and stay until skip() takes them away.
+  /// INVALID_ARGUMENT if the file is damaged.
+  absl::StatusOr<std::string_view> peek(std::size_t count);
+  /// REQUIRES: peek() has shown so many bytes.
+  void skip(std::size_t count) { begin_ += count; }
+
   /// The number of the line that next() returned last, from 1.
   [[nodiscard]] std::uint64_t line_number() const { return line_number_; }
 

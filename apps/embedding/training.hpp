@@ -32,14 +32,9 @@ struct ScheduleOptions {
 /// INVALID_ARGUMENT in one line, which names the option. `most_batch`: the maximum of --batch.
 absl::Status check_schedule(const ScheduleOptions& options, std::int64_t most_batch);
 
-/// The files that --load and --output name; empty: the option was not given.
-struct ModelFiles {
-  std::string_view load;
-  std::string_view output;
-};
 /// INVALID_ARGUMENT in one line, which names the option. --iterations may be 0 if a model is loaded, to be
-/// evaluated only, and none is saved.
-absl::Status check_iterations(std::int64_t iterations, const ModelFiles& files);
+/// evaluated only, or saved in another format. `load`: what --load says; empty: it was not given.
+absl::Status check_iterations(std::int64_t iterations, std::string_view load);
 
 /// The largest number of mini-batches in a clock, with so many examples in an iteration.
 std::size_t most_mini_batches(const ScheduleOptions& options, std::size_t examples);

@@ -4,16 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <iterator>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "apps/data/array_files.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/inspect/checkpoint_views.hpp"
 #include "base/printable.hpp"
@@ -26,9 +24,6 @@
 namespace verbena::apps::inspect {
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "values and keys are written as they are in memory");
-
 using checkpoint::NumberRange;
 using checkpoint::Reader;
 using checkpoint::Rows;
@@ -36,35 +31,19 @@ using protocol::OpenTable;
 
 /// If rows are in order, a larger window has no advantage.
 constexpr std::uint64_t kMostOrderedWindowBytes = std::uint64_t{64} << 20;
-/// The data of both formats begin on such a boundary.
-constexpr std::size_t kNpyAlignment = 64;
-constexpr std::size_t kTensorAlignment = 8;
-constexpr std::string_view kNpyEnding = ".npy";
-
-/// How the formats name a type.
-struct ElementType {
-  std::string_view npy;
-  std::string_view safetensors;
-  std::size_t bytes = 0;
-};
-constexpr ElementType kKeyType = {.npy = "<u8", .safetensors = "U64", .bytes = sizeof(Key)};
 
 ElementType element_type(ValueType type) {
   switch (type) {
     case ValueType::kFloat:
-      return {.npy = "<f4", .safetensors = "F32", .bytes = 4};
+      return kFloatElement;
     case ValueType::kDouble:
-      return {.npy = "<f8", .safetensors = "F64", .bytes = 8};
+      return kDoubleElement;
     case ValueType::kInt32:
-      return {.npy = "<i4", .safetensors = "I32", .bytes = 4};
+      return kInt32Element;
     case ValueType::kInt64:
       break;
   }
-  return {.npy = "<i8", .safetensors = "I64", .bytes = 8};
-}
-
-std::string_view as_text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  return kInt64Element;
 }
 
 /// A table of a checkpoint, whose rows can be found.
@@ -178,12 +157,11 @@ struct Array {
     if (are_keys) return table->name() + ".keys";
     return table->is_sparse() ? table->name() + ".values" : table->name();
   }
-  [[nodiscard]] ElementType type() const { return are_keys ? kKeyType : table->type(); }
-  [[nodiscard]] std::vector<std::uint64_t> shape() const {
-    return are_keys ? std::vector{table->rows()} : std::vector<std::uint64_t>{table->rows(), table->width()};
-  }
-  [[nodiscard]] std::uint64_t bytes() const {
-    return table->rows() * (are_keys ? sizeof(Key) : table->row_bytes());
+  [[nodiscard]] ElementType type() const { return are_keys ? kUint64Element : table->type(); }
+  [[nodiscard]] ArrayShape shape() const {
+    std::vector<std::uint64_t> sizes = {table->rows()};
+    if (!are_keys) sizes.push_back(table->width());
+    return {.name = name(), .type = type(), .shape = std::move(sizes)};
   }
 };
 
@@ -246,45 +224,6 @@ class ArrayWriter {
   std::uint64_t written_ = 0;
 };
 
-/// Version 1.0, whose header may have 64 kB.
-std::string npy_header(const Array& array) {
-  const std::vector<std::uint64_t> shape = array.shape();
-  std::string header =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", array.type().npy,
-                  absl::StrJoin(shape, ", "), shape.size() == 1 ? "," : "");
-  constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
-  const std::size_t before = kMagic.size() + sizeof(std::uint16_t);
-  // The newline counts.
-  const std::size_t whole = (before + header.size() + 1 + kNpyAlignment - 1) / kNpyAlignment * kNpyAlignment;
-  header.resize(whole - before - 1, ' ');
-  header += '\n';
-  const auto length = static_cast<std::uint16_t>(header.size());
-  return std::string(kMagic) + std::string(as_text(std::as_bytes(std::span(&length, 1)))) + header;
-}
-
-/// INVALID_ARGUMENT: two tensors would have the same name.
-absl::StatusOr<std::string> safetensors_header(const std::vector<Array>& arrays) {
-  // In safetensors this name means something else.
-  std::set<std::string> names = {"__metadata__"};
-  nlohmann::json tensors = nlohmann::json::object();
-  std::uint64_t offset = 0;
-  for (const Array& array : arrays) {
-    const std::string name = array.name();
-    if (!names.insert(name).second) {
-      return absl::InvalidArgumentError(base::printable(fmt::format(
-          "more than one tensor would have the name \"{}\"; export one table with --table", name)));
-    }
-    tensors[name] = {{"dtype", array.type().safetensors},
-                     {"shape", array.shape()},
-                     {"data_offsets", {offset, offset + array.bytes()}}};
-    offset += array.bytes();
-  }
-  std::string text = tensors.dump();
-  text.resize((text.size() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment, ' ');
-  const std::uint64_t length = text.size();
-  return std::string(as_text(std::as_bytes(std::span(&length, 1)))) + text;
-}
-
 /// The table of this name; all if there is none.
 absl::StatusOr<std::vector<ExportedTable>> tables_of(const Reader& reader, const std::string& name) {
   std::vector<ExportedTable> found;
@@ -318,14 +257,19 @@ std::vector<Array> arrays_of(const std::vector<ExportedTable>& tables) {
 
 std::uint64_t bytes_of(const std::vector<Array>& arrays) {
   std::uint64_t bytes = 0;
-  for (const Array& array : arrays) bytes += array.bytes();
+  for (const Array& array : arrays) bytes += array.shape().bytes();
   return bytes;
 }
 
 absl::Status write_safetensors(const std::string& path, const std::vector<Array>& arrays,
                                ArrayWriter& writer) {
-  const absl::StatusOr<std::string> header = safetensors_header(arrays);
-  if (!header.ok()) return header.status();
+  std::vector<ArrayShape> shapes;
+  for (const Array& array : arrays) shapes.push_back(array.shape());
+  const absl::StatusOr<std::string> header = safetensors_header(shapes);
+  if (!header.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}; export one table with --table", std::string(header.status().message())));
+  }
   absl::StatusOr<OutputFile> file = OutputFile::create(path);
   if (!file.ok()) return file.status();
   file->write(*header);
@@ -339,7 +283,7 @@ absl::Status write_npy(const std::vector<std::pair<std::string, Array>>& arrays,
   for (const auto& [path, array] : arrays) {
     absl::StatusOr<OutputFile> file = OutputFile::create(path);
     if (!file.ok()) return file.status();
-    file->write(npy_header(array));
+    file->write(npy_header(array.shape()));
     RETURN_IF_ERROR(writer.write(array, *file));
     files.push_back(*std::move(file));
   }
@@ -350,9 +294,7 @@ absl::Status write_npy(const std::vector<std::pair<std::string, Array>>& arrays,
 }  // namespace
 
 std::string keys_path_of(const std::string& npy_path) {
-  const std::size_t end =
-      npy_path.ends_with(kNpyEnding) ? npy_path.size() - kNpyEnding.size() : npy_path.size();
-  return fmt::format("{}.keys{}", npy_path.substr(0, end), kNpyEnding);
+  return path_beside(npy_path, kNpyEnding, ".keys.npy");
 }
 
 absl::Status check(const ExportOptions& options) {

@@ -39,13 +39,14 @@ HWY_INLINE void adagrad(Vector x, Vector gradient, float* HWY_RESTRICT parameter
 }
 
 /// A row's gradient is factor * direction.
+template <bool kRegularized>
 HWY_INLINE void step_row(float* HWY_RESTRICT row, std::size_t size, float factor,
                          const float* HWY_RESTRICT direction, const Rates& rates) {
   const Tag d;
   const Vector factors = hn::Set(d, factor);
   for (std::size_t i = 0; i < size; i += kWidth) {
     const Vector gradient = hn::Mul(factors, hn::Load(d, direction + i));
-    adagrad<true>(hn::Load(d, row + i), gradient, row + i, row + size + i, rates);
+    adagrad<kRegularized>(hn::Load(d, row + i), gradient, row + i, row + size + i, rates);
   }
 }
 
@@ -109,8 +110,92 @@ HWY_INLINE void ask_matrix(const Shape& shape, Side side, const float* HWY_RESTR
   }
 }
 
+/// q = given + factor * relation
+HWY_INLINE void translate(float factor, const float* HWY_RESTRICT given, const float* HWY_RESTRICT relation,
+                          float* HWY_RESTRICT q, std::size_t size) {
+  std::copy(given, given + size, q);
+  add_scaled(factor, relation, q, size);
+}
+
+/// The complex numbers e^(i angle).
+HWY_INLINE void turns_of(const float* HWY_RESTRICT angles, float* HWY_RESTRICT turns, const Shape& shape) {
+  for (std::size_t i = 0; i < shape.dimension / 2; ++i) {
+    turns[2 * i] = std::cos(angles[i]);
+    turns[2 * i + 1] = std::sin(angles[i]);
+  }
+  std::fill(turns + shape.dimension, turns + shape.entity_size(), 0.0F);
+}
+
+/// The moduli of the complex numbers of a − b, each in both of its lanes. `at`: of the first lane.
+HWY_INLINE Vector moduli(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t at) {
+  const Tag d;
+  const Vector difference = hn::Sub(hn::Load(d, a + at), hn::Load(d, b + at));
+  const Vector squares = hn::Mul(difference, difference);
+#if HWY_TARGET == HWY_SCALAR
+  const Vector other = hn::Sub(hn::Load(d, a + (at ^ 1U)), hn::Load(d, b + (at ^ 1U)));
+  return hn::Sqrt(hn::Add(squares, hn::Mul(other, other)));
+#else
+  return hn::Sqrt(hn::Add(squares, hn::Reverse2(d, squares)));
+#endif
+}
+
+template <bool kComplex>
+HWY_INLINE Vector distances(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t at) {
+  const Tag d;
+  if constexpr (kComplex) {
+    return hn::Mul(hn::Set(d, 0.5F), moduli(a, b, at));
+  } else {
+    return hn::Abs(hn::Sub(hn::Load(d, a + at), hn::Load(d, b + at)));
+  }
+}
+
+/// Σ |a − b|
+template <bool kComplex>
+HWY_INLINE float distance(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t size) {
+  Vector sums[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) sums[v] = distances<kComplex>(a, b, v * kWidth);
+  for (std::size_t i = kLanes; i < size; i += kLanes) {
+    for (std::size_t v = 0; v < kVectors; ++v)
+      sums[v] = hn::Add(sums[v], distances<kComplex>(a, b, i + v * kWidth));
+  }
+  return sum_virtual_lanes(sums);
+}
+
+/// The derivative of the score −Σ |q − answer| with respect to the answer; with respect to q it is the
+/// opposite.
+template <bool kComplex>
+HWY_INLINE void derive_distance(const float* HWY_RESTRICT q, const float* HWY_RESTRICT answer,
+                                float* HWY_RESTRICT derivative, std::size_t size) {
+  const Tag d;
+  for (std::size_t i = 0; i < size; i += kWidth) {
+    const Vector difference = hn::Sub(hn::Load(d, q + i), hn::Load(d, answer + i));
+    if constexpr (kComplex) {
+      const Vector divisor = hn::Max(moduli(q, answer, i), hn::Set(d, kSmallest));
+      hn::Store(hn::Div(difference, divisor), d, derivative + i);
+    } else {
+      const Vector sign = hn::CopySign(hn::Set(d, 1.0F), difference);
+      hn::Store(hn::IfThenElseZero(hn::Ne(difference, hn::Zero(d)), sign), d, derivative + i);
+    }
+  }
+}
+
+HWY_INLINE float score_with(const Shape& shape, const float* HWY_RESTRICT q,
+                            const float* HWY_RESTRICT answer) {
+  const std::size_t size = shape.entity_size();
+  switch (shape.model) {
+    case Model::kTransE:
+      return -distance<false>(q, answer, size);
+    case Model::kRotatE:
+      return -distance<true>(q, answer, size);
+    default:
+      return dot(q, answer, size);
+  }
+}
+
+/// `turns`: of entity_size() numbers, for RotatE.
 HWY_INLINE void ask_with(const Shape& shape, Side side, const float* HWY_RESTRICT given,
-                         const float* HWY_RESTRICT relation, float* HWY_RESTRICT q) {
+                         const float* HWY_RESTRICT relation, float* HWY_RESTRICT turns,
+                         float* HWY_RESTRICT q) {
   const std::size_t size = shape.entity_size();
   switch (shape.model) {
     case Model::kComplEx:
@@ -122,6 +207,14 @@ HWY_INLINE void ask_with(const Shape& shape, Side side, const float* HWY_RESTRIC
       break;
     case Model::kRescal:
       ask_matrix(shape, side, given, relation, q);
+      break;
+    case Model::kTransE:
+      translate(side == Side::kTail ? 1.0F : -1.0F, given, relation, q, size);
+      break;
+    case Model::kRotatE:
+      turns_of(relation, turns, shape);
+      side == Side::kTail ? multiply_complex<false>(turns, given, q, size)
+                          : multiply_complex<true>(turns, given, q, size);
       break;
   }
 }
@@ -151,11 +244,23 @@ HWY_INLINE void step_matrix(const Shape& shape, Side side, const float* HWY_REST
   }
 }
 
+/// q turns by an angle as i q changes, or −i q if a head is asked for.
+HWY_INLINE void derive_angles(const Shape& shape, Side side, const float* HWY_RESTRICT q,
+                              const float* HWY_RESTRICT q_gradient, float* HWY_RESTRICT angle_gradient) {
+  const float sign = side == Side::kTail ? 1.0F : -1.0F;
+  for (std::size_t i = 0; i < shape.dimension / 2; ++i) {
+    angle_gradient[i] = sign * (q[2 * i] * q_gradient[2 * i + 1] - q[2 * i + 1] * q_gradient[2 * i]);
+  }
+  std::fill(angle_gradient + shape.dimension / 2, angle_gradient + shape.relation_size(), 0.0F);
+}
+
 struct Buffers {
   float* q;
   float* q_gradient;
   float* given_gradient;
   float* relation_gradient;  ///< not used by RESCAL
+  float* turns;              ///< of RotatE's angles
+  float* derivative;         ///< of a score that is minus a distance
   float* scores;             ///< then the derivatives of the loss with respect to them
 };
 
@@ -180,9 +285,32 @@ HWY_INLINE void step_question(const Shape& shape, Side side, float* HWY_RESTRICT
     case Model::kRescal:
       step_matrix(shape, side, given, relation, b.q_gradient, b.given_gradient, relation_rates);
       break;
+    case Model::kTransE:
+      std::copy(b.q_gradient, b.q_gradient + size, b.given_gradient);
+      std::fill(b.relation_gradient, b.relation_gradient + size, 0.0F);
+      add_scaled(side == Side::kTail ? 1.0F : -1.0F, b.q_gradient, b.relation_gradient, size);
+      break;
+    case Model::kRotatE:
+      side == Side::kTail ? multiply_complex<true>(b.turns, b.q_gradient, b.given_gradient, size)
+                          : multiply_complex<false>(b.turns, b.q_gradient, b.given_gradient, size);
+      derive_angles(shape, side, b.q, b.q_gradient, b.relation_gradient);
+      break;
   }
-  if (shape.model != Model::kRescal) step_row(relation, size, 1.0F, b.relation_gradient, relation_rates);
-  step_row(given, size, 1.0F, b.given_gradient, rates);
+  if (shape.model != Model::kRescal)
+    step_row<true>(relation, shape.relation_size(), 1.0F, b.relation_gradient, relation_rates);
+  step_row<true>(given, size, 1.0F, b.given_gradient, rates);
+}
+
+template <bool kRegularized>
+HWY_INLINE void step_any_answer(const Shape& shape, float* HWY_RESTRICT row, float factor, const Buffers& b,
+                                const Rates& rates) {
+  const std::size_t size = shape.entity_size();
+  if (!has_distance(shape.model))
+    return step_answer<kRegularized>(row, size, factor, b.q, b.q_gradient, rates);
+  is_complex(shape.model) ? derive_distance<true>(b.q, row, b.derivative, size)
+                          : derive_distance<false>(b.q, row, b.derivative, size);
+  add_scaled(-factor, b.derivative, b.q_gradient, size);
+  step_row<kRegularized>(row, size, factor, b.derivative, rates);
 }
 
 // --- the same for all
@@ -224,20 +352,21 @@ HWY_INLINE double train_question(Side side, const Triple& triple, std::span<cons
   float* const given = rows.entities[side == Side::kTail ? triple.head : triple.tail];
   float* const right = rows.entities[side == Side::kTail ? triple.tail : triple.head];
   float* const relation = rows.relations[triple.relation];
-  ask_with(shape, side, given, relation, b.q);
-  b.scores[0] = dot(b.q, right, size);
+  const float margin = has_distance(shape.model) ? step.margin : 0.0F;
+  ask_with(shape, side, given, relation, b.turns, b.q);
+  b.scores[0] = score_with(shape, b.q, right) + margin;
   for (std::size_t i = 0; i < wrong.size(); ++i) {
     if (i + kPrefetchDistance < wrong.size()) {
       prefetch_row(rows.entities[wrong[i + kPrefetchDistance]], shape.entity_width());
     }
-    b.scores[i + 1] = dot(b.q, rows.entities[wrong[i]], size);
+    b.scores[i + 1] = score_with(shape, b.q, rows.entities[wrong[i]]) + margin;
   }
   const double loss = step.loss == Loss::kLogistic ? logistic(b.scores, wrong.size() + 1)
                                                    : softmax(b.scores, wrong.size() + 1);
   std::fill(b.q_gradient, b.q_gradient + size, 0.0F);
-  step_answer<true>(right, size, b.scores[0], b.q, b.q_gradient, rates);
+  step_any_answer<true>(shape, right, b.scores[0], b, rates);
   for (std::size_t i = 0; i < wrong.size(); ++i) {
-    step_answer<false>(rows.entities[wrong[i]], size, b.scores[i + 1], b.q, b.q_gradient, rates);
+    step_any_answer<false>(shape, rows.entities[wrong[i]], b.scores[i + 1], b, rates);
   }
   step_question(shape, side, given, relation, b, rates, relation_rates);
   return loss;
@@ -246,7 +375,13 @@ HWY_INLINE double train_question(Side side, const Triple& triple, std::span<cons
 double train_batch(const MiniBatch& batch, Rows rows, const Shape& shape, const Step& step, float* memory) {
   const Tag d;
   const std::size_t size = shape.entity_size();
-  const Buffers buffers{memory, memory + size, memory + 2 * size, memory + 3 * size, memory + 4 * size};
+  const Buffers buffers{.q = memory,
+                        .q_gradient = memory + size,
+                        .given_gradient = memory + 2 * size,
+                        .relation_gradient = memory + 3 * size,
+                        .turns = memory + 4 * size,
+                        .derivative = memory + 5 * size,
+                        .scores = memory + 6 * size};
   const Rates rates{hn::Set(d, step.learning_rate), hn::Set(d, step.regularization)};
   const Rates relation_rates{rates.learning, hn::Set(d, step.relation_regularization)};
   const std::size_t count = batch.negatives_a_side;
@@ -261,22 +396,24 @@ double train_batch(const MiniBatch& batch, Rows rows, const Shape& shape, const 
   return loss;
 }
 
-void ask_one(const Shape& shape, Side side, const float* given, const float* relation, float* q) {
-  ask_with(shape, side, given, relation, q);
+void ask_one(const Shape& shape, Side side, const float* given, const float* relation, float* turns,
+             float* q) {
+  ask_with(shape, side, given, relation, turns, q);
 }
 
 void compare_all(const Shape& shape, const float* q, float right, const float* answers, std::size_t count,
                  Comparison& result) {
   const std::size_t size = shape.entity_size();
   for (std::size_t i = 0; i < count; ++i) {
-    const float score = dot(q, answers + i * size, size);
+    const float score = score_with(shape, q, answers + i * size);
     result.better += score <= right ? 0 : 1;
     result.equal += score == right ? 1 : 0;
   }
 }
 
-float score_one(const Shape& shape, const float* q, const float* answer) {
-  return dot(q, answer, shape.entity_size());
+void score_some(const Shape& shape, const float* q, const float* answers, std::size_t count, float* scores) {
+  const std::size_t size = shape.entity_size();
+  for (std::size_t i = 0; i < count; ++i) scores[i] = score_with(shape, q, answers + i * size);
 }
 
 }  // namespace verbena::apps::kge::HWY_NAMESPACE
@@ -288,11 +425,11 @@ namespace verbena::apps::kge {
 HWY_EXPORT(train_batch);
 HWY_EXPORT(ask_one);
 HWY_EXPORT(compare_all);
-HWY_EXPORT(score_one);
+HWY_EXPORT(score_some);
 
 double train(const MiniBatch& batch, Rows rows, const Shape& shape, const Step& step, Scratch& scratch) {
-  // Beside the five buffers of Buffers, room to align them.
-  scratch.numbers.resize(4 * shape.entity_size() + batch.negatives_a_side + 1 + kLanes);
+  // Beside the buffers of Buffers, room to align them.
+  scratch.numbers.resize(6 * shape.entity_size() + batch.negatives_a_side + 1 + kLanes);
   const auto address = reinterpret_cast<std::uintptr_t>(scratch.numbers.data());
   const std::size_t to_alignment = (kRowAlignment - address % kRowAlignment) % kRowAlignment;
   return HWY_DYNAMIC_DISPATCH(train_batch)(batch, rows, shape, step,
@@ -300,7 +437,9 @@ double train(const MiniBatch& batch, Rows rows, const Shape& shape, const Step& 
 }
 
 void ask(const Shape& shape, Side side, const float* given, const float* relation, float* q) {
-  HWY_DYNAMIC_DISPATCH(ask_one)(shape, side, given, relation, q);
+  const auto turns = shape.model == Model::kRotatE ? aligned_floats(shape.entity_size())
+                                                   : hwy::AlignedFreeUniquePtr<float[]>();
+  HWY_DYNAMIC_DISPATCH(ask_one)(shape, side, given, relation, turns.get(), q);
 }
 
 void compare(const Shape& shape, const float* q, float score, const float* answers, std::size_t count,
@@ -309,7 +448,13 @@ void compare(const Shape& shape, const float* q, float score, const float* answe
 }
 
 float score(const Shape& shape, const float* q, const float* answer) {
-  return HWY_DYNAMIC_DISPATCH(score_one)(shape, q, answer);
+  float score = 0;
+  score_all(shape, q, answer, 1, &score);
+  return score;
+}
+
+void score_all(const Shape& shape, const float* q, const float* answers, std::size_t count, float* scores) {
+  HWY_DYNAMIC_DISPATCH(score_some)(shape, q, answers, count, scores);
 }
 
 }  // namespace verbena::apps::kge

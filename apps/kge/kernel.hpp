@@ -1,12 +1,16 @@
 // The arithmetic of knowledge-graph embeddings: scores of triples (head, relation, tail), and Adagrad on
 // them. Each triple is learnt as two questions: which tail has this head and relation, and which head has
-// this relation and tail. A question's vector q is made of what is given; an answer's score is q · answer:
+// this relation and tail. A question's vector q is made of what is given; an answer's score is q · answer, or
+// minus the distance of q and the answer:
 //
-//   ComplEx   Re(Σ h r t̄)   numbers 2i and 2i + 1 of a row are the i-th complex number
+//   ComplEx   Re(Σ h r t̄)          numbers 2i and 2i + 1 of a row are the i-th complex number
 //   DistMult  Σ h r t
 //   RESCAL    hᵀ R t
+//   TransE    −Σ |h + r − t|
+//   RotatE    −Σ |h e^(i r) − t|   of complex numbers; a relation's row has angles, in radians
 //
-// (Trouillon et al., ICML 2016; Yang et al., ICLR 2015; Nickel et al., ICML 2011.) Runs on the widest vectors
+// (Trouillon et al., ICML 2016; Yang et al., ICLR 2015; Nickel et al., ICML 2011; Bordes et al., NIPS 2013,
+// with the absolute norm; Sun et al., ICLR 2019.) Runs on the widest vectors
 // the processor has and gives the same bits on all of them: sums are always formed over 16 virtual lanes in
 // one fixed order, and nothing is fused.
 #pragma once
@@ -21,7 +25,15 @@
 
 namespace verbena::apps::kge {
 
-enum class Model : std::uint8_t { kComplEx, kDistMult, kRescal };
+enum class Model : std::uint8_t { kComplEx, kDistMult, kRescal, kTransE, kRotatE };
+/// Two numbers of an entity are a complex one.
+constexpr bool is_complex(Model model) {
+  return model == Model::kComplEx || model == Model::kRotatE;
+}
+/// Scores are minus a distance.
+constexpr bool has_distance(Model model) {
+  return model == Model::kTransE || model == Model::kRotatE;
+}
 enum class Loss : std::uint8_t {
   kLogistic,  ///< each answer is right or wrong by itself
   kSoftmax,   ///< one of the answers is right
@@ -29,11 +41,13 @@ enum class Loss : std::uint8_t {
 
 struct Shape {
   Model model = Model::kComplEx;
-  std::size_t dimension = 1;  ///< numbers of an entity; ComplEx: even, two for each complex number
-  /// Parameters of an entity or a relation, with padding. A relation of RESCAL is its matrix, row by row.
+  std::size_t dimension = 1;  ///< numbers of an entity; even if they are complex
+  /// Parameters of an entity or a relation, with padding. A relation of RESCAL is its matrix, row by row; one
+  /// of RotatE has an angle for each complex number.
   [[nodiscard]] std::size_t entity_size() const { return padded(dimension); }
   [[nodiscard]] std::size_t relation_size() const {
-    return model == Model::kRescal ? dimension * padded(dimension) : padded(dimension);
+    if (model == Model::kRescal) return dimension * padded(dimension);
+    return padded(model == Model::kRotatE ? dimension / 2 : dimension);
   }
   /// A row is the parameters, then Adagrad's sum of squared gradients for each.
   [[nodiscard]] std::size_t entity_width() const { return 2 * entity_size(); }
@@ -60,6 +74,8 @@ struct Step {
   /// For the triple's own rows, not for the wrong answers.
   float regularization = 0;
   float relation_regularization = 0;
+  /// The score of an answer without distance, if there are distances. It matters with kLogistic.
+  float margin = 0;
 };
 
 /// Memory of train(), kept from one call to the next.
@@ -91,5 +107,7 @@ void compare(const Shape& shape, const float* q, float score, const float* answe
              Comparison& result);
 /// The score as compare() computes it, to the bit.
 float score(const Shape& shape, const float* q, const float* answer);
+/// The same for answers [0, count).
+void score_all(const Shape& shape, const float* q, const float* answers, std::size_t count, float* scores);
 
 }  // namespace verbena::apps::kge

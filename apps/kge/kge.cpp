@@ -17,9 +17,12 @@
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
 #include "apps/enough_memory.hpp"
+#include "apps/kge/exports.hpp"
 #include "apps/kge/model.hpp"
 #include "apps/kge/partition.hpp"
+#include "apps/kge/predictions.hpp"
 #include "apps/kge/trainer.hpp"
+#include "apps/options/given_options.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
@@ -30,15 +33,18 @@ namespace {
 
 using namespace kge;
 
-constexpr std::int64_t kMaxDimension = 65'535;
-constexpr std::int64_t kMaxRescalDimension = 1'024;  // a relation's row is its square
+/// What --regularization is by default. Distances are bounded by themselves.
+constexpr double kProductRegularization = 0.2;
+constexpr double kDistanceRegularization = 0;
 /// The share of --regularization that matrices get by default. What a triple tells of one number of a matrix
 /// is a product of two small numbers: the whole regularization would shrink the matrix to nothing.
 constexpr double kMatrixRegularization = 0.02;
 constexpr std::int64_t kMaxNegatives = 65'535;
 constexpr std::int64_t kMaxBatch = 65'535;
 
-/// What --share-out reads.
+/// What --loss and --share-out read.
+constexpr const char* kSoftmax = "softmax";
+constexpr const char* kLogistic = "logistic";
 constexpr const char* kAuto = "auto";
 constexpr const char* kRelations = "relations";
 constexpr const char* kEntities = "entities";
@@ -93,14 +99,19 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   KnowledgeGraphEmbedding() : EmbeddingApplication(Sequential{}) {}
   [[nodiscard]] std::string_view name() const override { return "kge"; }
   [[nodiscard]] std::string_view description() const override {
-    return "embeddings of a knowledge graph: ComplEx, DistMult or RESCAL";
+    return "embeddings of a knowledge graph: ComplEx, DistMult, RESCAL, TransE or RotatE";
   }
   [[nodiscard]] std::string_view throughput_unit() const override { return "triples"; }
   [[nodiscard]] std::string_view main_objective() const override { return "test_mrr"; }
-  [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
-  [[nodiscard]] bool can_be_resumed() const override { return true; }
+  [[nodiscard]] std::int64_t iterations() const override { return answers() ? 0 : training_.iterations; }
+  [[nodiscard]] bool can_be_resumed() const override { return !answers(); }
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {
+    if (!why_idle(option).empty()) return "";
+    if (option == "regularization") return fmt::format("{}", training().regularization);
+    return EmbeddingApplication::chosen(option);
+  }
   /// Rows that move are changed in place, by a worker that dies, too.
-  [[nodiscard]] bool can_replace_workers() const override { return !rows_move(); }
+  [[nodiscard]] bool can_replace_workers() const override { return !rows_move() && !answers(); }
   [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
     return option == "barrier-every" || EmbeddingApplication::may_change_on_resume(option);
   }
@@ -121,14 +132,31 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   }
 
  private:
+  /// Saved embeddings are not trained or evaluated, but asked.
+  [[nodiscard]] bool answers() const { return !questions_.ask.empty(); }
+  [[nodiscard]] PredictionOptions questions() const {
+    PredictionOptions options = questions_;
+    options.load = load_;
+    options.data = data_;
+    return options;
+  }
+  void add_own_options(CLI::App& command);
+  [[nodiscard]] std::string_view why_idle(std::string_view option) const;
   /// As checked by check_options().
   [[nodiscard]] Shape shape() const {
-    return {.model = *parse_model(model_), .dimension = static_cast<std::size_t>(dimension_)};
+    return {.model = model(), .dimension = static_cast<std::size_t>(dimension_)};
   }
+  /// These are the usual ones if the options are wrong.
+  [[nodiscard]] EmbeddingFormat format() const {
+    return parse_embedding_format(output_format_).value_or(EmbeddingFormat::kText);
+  }
+  [[nodiscard]] Model model() const { return parse_model(model_).value_or(Model::kComplEx); }
   [[nodiscard]] TrainingOptions training() const {
     TrainingOptions options = training_;
-    options.loss = loss_ == "softmax" ? Loss::kSoftmax : Loss::kLogistic;
-    const double share = shape().model == Model::kRescal ? kMatrixRegularization : 1;
+    options.loss = loss_ == kSoftmax ? Loss::kSoftmax : Loss::kLogistic;
+    options.regularization =
+        regularization_.value_or(has_distance(model()) ? kDistanceRegularization : kProductRegularization);
+    const double share = model() == Model::kRescal ? kMatrixRegularization : 1;
     options.relation_regularization = relation_regularization_.value_or(share * options.regularization);
     return options;
   }
@@ -147,41 +175,64 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   std::string data_;
   std::string load_;
   std::string output_;
+  std::string output_format_{to_string(EmbeddingFormat::kText)};
   std::string model_ = "complex";
-  std::string loss_ = "softmax";
+  std::string loss_ = kSoftmax;
   std::string sharing_ = kAuto;
   std::int64_t dimension_ = 128;
   double near_negatives_ = 0;
   TrainingOptions training_;
+  std::optional<double> regularization_;
   std::optional<double> relation_regularization_;
+  PredictionOptions questions_;  ///< without the embeddings and the data
+  GivenOptions given_;
 };
 
 Files KnowledgeGraphEmbedding::files() const {
   Files files;
-  for (const std::string& path : triple_files(data_)) files.reads("--data", path);
+  if (!data_.empty()) {
+    for (const std::string& path : triple_files(data_)) files.reads("--data", path);
+  }
+  files.reads("--ask", questions_.ask);
+  files.writes("--predict", questions_.predict);
   if (!load_.empty()) {
     for (const std::string& path : {entities_path(load_), relations_path(load_)}) files.reads("--load", path);
   }
   if (!output_.empty()) {
-    for (const std::string& path : {entities_path(output_), relations_path(output_)})
-      files.writes("--output", path);
+    for (const std::string& path : files_of(output_, format(), model())) files.writes("--output", path);
   }
   return files;
 }
 
 void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
+  given_.watch(command, [&] { add_own_options(command); });
+}
+
+/// Why an option does nothing beside the others; empty: it does something.
+std::string_view KnowledgeGraphEmbedding::why_idle(std::string_view option) const {
+  const bool is_of_answers = option == "predict" || option == "top-answers";
+  if (!answers()) {
+    if (is_of_answers) return "expected only with --ask";
+    if (option != "margin" || (has_distance(model()) && loss_ == kLogistic)) return {};
+    return "expected only with --model transe or rotate and --loss logistic";
+  }
+  if (is_of_answers || option == "ask" || option == "load" || option == "data") return {};
+  return "expected only without --ask, which trains nothing";
+}
+
+void KnowledgeGraphEmbedding::add_own_options(CLI::App& command) {
   command
       .add_option(
           "--data", data_,
           "folder with train, valid and test, .txt or .tsv, maybe .gz: lines head<TAB>relation<TAB>tail")
-      ->required()
       ->type_name("FOLDER");
-  command.add_option("--model", model_, "how a triple is scored: complex, distmult or rescal")
+  command
+      .add_option("--model", model_, "how a triple is scored: complex, distmult, rescal, transe or rotate")
       ->capture_default_str()
       ->type_name("MODEL");
   add_number(command, "--dimension", dimension_,
-             "numbers of an entity; complex: two of them are one complex number; rescal: a relation has "
-             "the square of it")
+             "numbers of an entity; complex and rotate: two of them are one complex number; rescal: a "
+             "relation has the square of it")
       ->capture_default_str();
   command
       .add_option(
@@ -201,9 +252,13 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
              "passes over the triples; 0, with --load: nothing is trained, only evaluated")
       ->capture_default_str();
   add_number(command, "--learning-rate", training_.learning_rate, "of Adagrad")->capture_default_str();
-  add_number(command, "--regularization", training_.regularization,
-             "weight of the cubed absolute numbers of a triple's entities")
+  add_number(command, "--margin", training_.margin,
+             "of transe and rotate with --loss logistic: the score of an answer at a distance of 0")
       ->capture_default_str();
+  add_number(command, "--regularization", regularization_,
+             fmt::format("weight of the cubed absolute numbers of a triple's entities [default: {:g}, of "
+                         "transe and rotate {:g}]",
+                         kProductRegularization, kDistanceRegularization));
   add_number(command, "--relation-regularization", relation_regularization_,
              fmt::format("the same for the relation's row; by default as --regularization, of rescal {:g} "
                          "of it",
@@ -241,8 +296,29 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
           "had summed up begins anew")
       ->type_name("PREFIX");
   command
-      .add_option("--output", output_, "save the embeddings as PREFIX.entities.tsv and PREFIX.relations.tsv")
+      .add_option("--ask", questions_.ask,
+                  "with --load: nothing is trained, but questions are answered: lines "
+                  "head<TAB>relation<TAB>tail with ? for the head or the tail, or without it for a score; "
+                  "triples of --data are no answers")
+      ->type_name("FILE");
+  command
+      .add_option("--predict", questions_.predict,
+                  "with --ask: write the answers as lines head<TAB>relation<TAB>tail<TAB>score, instead of "
+                  "printing them")
+      ->type_name("FILE");
+  add_number(command, "--top-answers", questions_.top_answers, "with --ask: answers to a question")
+      ->capture_default_str();
+  command
+      .add_option("--output", output_,
+                  "save the embeddings: as text, in PREFIX.entities.tsv and PREFIX.relations.tsv")
       ->type_name("PREFIX");
+  command
+      .add_option(
+          "--output-format", output_format_,
+          "of --output: text, which --load reads; npy; safetensors; openke and dgl-ke: as these programs "
+          "load them")
+      ->capture_default_str()
+      ->type_name("FORMAT");
 }
 
 absl::Status KnowledgeGraphEmbedding::check_options() const {
@@ -250,17 +326,25 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
     return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
   };
   if (!parse_model(model_).has_value())
-    return invalid("--model: expected complex, distmult or rescal", model_);
-  if (loss_ != "softmax" && loss_ != "logistic")
-    return invalid("--loss: expected softmax or logistic", loss_);
+    return invalid("--model: expected complex, distmult, rescal, transe or rotate", model_);
+  RETURN_IF_ERROR(given_.refuse_idle([&](std::string_view option) { return why_idle(option); }));
+  if (answers()) {
+    if (load_.empty()) return invalid("--ask: expected --load, the embeddings that are asked", "none");
+    return absl::OkStatus();  // check_data() looks at the rest
+  }
+  if (!parse_embedding_format(output_format_).has_value()) {
+    return invalid("--output-format: expected text, npy, safetensors, openke or dgl-ke", output_format_);
+  }
+  if (data_.empty()) return invalid("--data: expected a folder of triples", "none");
+  if (loss_ != kSoftmax && loss_ != kLogistic) return invalid("--loss: expected softmax or logistic", loss_);
   if (sharing_ != kAuto && sharing_ != kRelations && sharing_ != kEntities)
     return invalid("--share-out: expected auto, relations or entities", sharing_);
-  const std::int64_t most = *parse_model(model_) == Model::kRescal ? kMaxRescalDimension : kMaxDimension;
+  const auto most = static_cast<std::int64_t>(most_dimension(model()));
   if (dimension_ < 1 || dimension_ > most) {
     return invalid(fmt::format("--dimension: expected 1 to {}", most), dimension_);
   }
-  if (*parse_model(model_) == Model::kComplEx && dimension_ % 2 != 0) {
-    return invalid("--dimension: expected an even number for complex", dimension_);
+  if (is_complex(model()) && dimension_ % 2 != 0) {
+    return invalid(fmt::format("--dimension: expected an even number for {}", model_), dimension_);
   }
   if (training_.negatives < 1 || training_.negatives > kMaxNegatives) {
     return invalid(fmt::format("--negatives: expected 1 to {}", kMaxNegatives), training_.negatives);
@@ -275,18 +359,20 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
   if (training_.share_negatives < 1) {
     return invalid("--share-negatives: expected 1 or more", training_.share_negatives);
   }
-  if (!(training_.regularization >= 0) || !std::isfinite(training_.regularization)) {
-    return invalid("--regularization: expected 0 or more", training_.regularization);
+  const double of_entities = regularization_.value_or(0);
+  if (!(of_entities >= 0) || !std::isfinite(of_entities)) {
+    return invalid("--regularization: expected 0 or more", of_entities);
   }
   const double of_relations = relation_regularization_.value_or(0);
   if (!(of_relations >= 0) || !std::isfinite(of_relations)) {
     return invalid("--relation-regularization: expected 0 or more", of_relations);
   }
   RETURN_IF_ERROR(check_schedule(training_, kMaxBatch));
-  return check_iterations(training_.iterations, {.load = load_, .output = output_});
+  return check_iterations(training_.iterations, load_);
 }
 
 absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
+  if (answers()) return kge::check(questions());
   const absl::StatusOr<KnowledgeGraph> graph = read_triples(data_);
   if (!graph.ok()) return graph.status();
   const Shape shape = this->shape();
@@ -306,11 +392,12 @@ absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
     if (!loaded.ok()) return loaded.status();
   }
   if (output_.empty()) return absl::OkStatus();
-  absl::Status status =
-      OutputFile::check(entities_path(output_), entities_file_bytes(shape, graph->entity_names.size()));
-  if (!status.ok()) return status;
-  return OutputFile::check(relations_path(output_),
-                           relations_file_bytes(shape, graph->relation_names.size()));
+  // The first file is the largest, or the second.
+  const std::uint64_t file_bytes = std::max(entities_file_bytes(shape, graph->entity_names.size()),
+                                            relations_file_bytes(shape, graph->relation_names.size()));
+  for (const std::string& path : files_of(output_, format(), model()))
+    RETURN_IF_ERROR(OutputFile::check(path, file_bytes));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Job> KnowledgeGraphEmbedding::load_job(std::uint32_t rank, std::uint32_t workers,
@@ -376,6 +463,11 @@ RowSources KnowledgeGraphEmbedding::first_rows(const Job& job) const {
 
 absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
+  if (answers()) {
+    if (session.rank() == 0) return predict(questions(), context.reporter, context.stop);
+    context.reporter.iteration({.iteration = 0});
+    return absl::OkStatus();
+  }
   const absl::StatusOr<Job> job = load_job(session.rank(), session.workers(), context.reporter);
   if (!job.ok()) return job.status();
   FetchOptions fetch = fetch_options();
@@ -425,6 +517,7 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
 }
 
 absl::Status KnowledgeGraphEmbedding::train_alone(BaselineContext& context) const {
+  if (answers()) return predict(questions(), context.reporter, context.stop);
   const absl::StatusOr<Job> job = load_job(0, 1, context.reporter);
   if (!job.ok()) return job.status();
   LocalRows rows(first_rows(*job));
@@ -440,7 +533,7 @@ absl::Status KnowledgeGraphEmbedding::train_alone(BaselineContext& context) cons
 absl::Status KnowledgeGraphEmbedding::save_rows(const Job& job, RowStore& rows) const {
   Embeddings embeddings(shape(), job.data.entities, job.data.relations);
   RETURN_IF_ERROR(read_embeddings(rows, embeddings));
-  return save(output_, embeddings, {job.graph.entity_names, job.graph.relation_names});
+  return save_as(format(), output_, embeddings, {job.graph.entity_names, job.graph.relation_names});
 }
 
 }  // namespace

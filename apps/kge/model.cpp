@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cmath>
 #include <iterator>
+#include <numbers>
 #include <optional>
 #include <utility>
 
@@ -16,19 +17,25 @@
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
 #include "apps/divergence.hpp"
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps::kge {
 namespace {
 
 constexpr double kInitialDeviation = 0.1;
+/// Angles are uniform in [−π, π).
+constexpr double kAngleDeviation = std::numbers::pi / std::numbers::sqrt3;
 constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
 constexpr std::uint64_t kBytesPerNumber = 16;  // "-1.17549435e-38" and a tab
 constexpr std::uint64_t kBytesPerName = 64;
 constexpr std::string_view kMagic = "# verbena kge 1";
 
-constexpr std::array<std::pair<Model, std::string_view>, 3> kModels = {
-    {{Model::kComplEx, "complex"}, {Model::kDistMult, "distmult"}, {Model::kRescal, "rescal"}}};
+constexpr std::array<std::pair<Model, std::string_view>, 5> kModels = {{{Model::kComplEx, "complex"},
+                                                                        {Model::kDistMult, "distmult"},
+                                                                        {Model::kRescal, "rescal"},
+                                                                        {Model::kTransE, "transe"},
+                                                                        {Model::kRotatE, "rotate"}}};
 
 /// The numbers of a row that are not padding: `lines` times `dimension`, each line padded.
 struct Layout {
@@ -44,7 +51,8 @@ Layout entity_layout(const Shape& shape) {
   return {.lines = 1, .dimension = shape.dimension};
 }
 Layout relation_layout(const Shape& shape) {
-  return {.lines = shape.model == Model::kRescal ? shape.dimension : 1, .dimension = shape.dimension};
+  if (shape.model == Model::kRescal) return {.lines = shape.dimension, .dimension = shape.dimension};
+  return {.lines = 1, .dimension = shape.model == Model::kRotatE ? shape.dimension / 2 : shape.dimension};
 }
 
 RowSource random_source(const Layout& layout, std::size_t rows, std::size_t width, double deviation,
@@ -186,6 +194,59 @@ absl::Status load_part(const Part& part, const Shape& shape, const RowOf& row_of
   return PartReader(part, shape, *std::move(lines)).read(row_of);
 }
 
+/// What the first line says of the rows that follow.
+struct Header {
+  Shape shape;
+  std::uint64_t rows = 0;
+};
+
+/// nullopt: it is no header of `what`.
+std::optional<Header> parse_header(std::string_view line, std::string_view what) {
+  const auto value_of = [&](std::string_view name) -> std::string_view {
+    std::string_view rest = line;
+    while (!rest.empty()) {
+      const std::string_view field = take_field(rest);
+      if (field.starts_with(name) && field.substr(name.size()).starts_with('='))
+        return field.substr(name.size() + 1);
+    }
+    return {};
+  };
+  const std::optional<Model> model = parse_model(value_of("model"));
+  const auto dimension = base::parse_decimal<std::size_t>(value_of("dimension"));
+  const auto rows = base::parse_decimal<std::uint64_t>(value_of(what));
+  if (!model || !dimension || !rows) return std::nullopt;
+  const Header found{.shape = {.model = *model, .dimension = *dimension}, .rows = *rows};
+  const bool is_possible = *dimension >= 1 && *dimension <= most_dimension(*model) &&
+                           (!is_complex(*model) || *dimension % 2 == 0) && *rows >= 1;
+  if (!is_possible || line != header(found.shape, what, found.rows)) return std::nullopt;
+  return found;
+}
+
+/// Reads the first line, and the names of the rows. Whether there is a number for each, load() sees.
+absl::StatusOr<Header> read_names(const std::string& path, std::string_view what,
+                                  std::vector<std::string>& names) {
+  absl::StatusOr<LineReader> lines = LineReader::open(path);
+  if (!lines.ok()) return lines.status();
+  std::string_view line;
+  absl::StatusOr<bool> more = lines->next(line);
+  if (!more.ok()) return more.status();
+  const std::string_view first = *more ? line : "the end of the file";
+  const std::optional<Header> found = parse_header(first, what);
+  if (!found) {
+    return lines->error(fmt::format("\"{}\", model=, dimension= and {}=, separated by tabs", kMagic, what),
+                        first);
+  }
+  for (more = lines->next(line); more.ok() && *more; more = lines->next(line)) {
+    if (names.size() == found->rows)
+      return lines->error(fmt::format("the end of the file after {} {}", found->rows, what), line);
+    names.emplace_back(take_field(line));
+  }
+  if (!more.ok()) return more.status();
+  if (names.size() == found->rows) return *found;
+  return absl::InvalidArgumentError(fmt::format("{}:{}: expected {} more {}, found the end of the file", path,
+                                                lines->line_number() + 1, found->rows - names.size(), what));
+}
+
 std::uint64_t file_bytes(const Layout& layout, std::size_t rows) {
   return (rows + 1) * (kBytesPerName + layout.numbers() * kBytesPerNumber);
 }
@@ -200,8 +261,9 @@ Embeddings::Embeddings(const Shape& shape, std::size_t entities, std::size_t rel
       relations_(aligned_floats(relations * shape.relation_size())) {}
 
 RowSources random_rows(const Shape& shape, std::size_t entities, std::size_t relations, std::uint64_t seed) {
+  const double relation_deviation = shape.model == Model::kRotatE ? kAngleDeviation : kInitialDeviation;
   return {random_source(entity_layout(shape), entities, shape.entity_width(), kInitialDeviation, mix(seed)),
-          random_source(relation_layout(shape), relations, shape.relation_width(), kInitialDeviation,
+          random_source(relation_layout(shape), relations, shape.relation_width(), relation_deviation,
                         mix(mix(seed)))};
 }
 
@@ -217,6 +279,12 @@ RowSources rows_from(const Embeddings& embeddings) {
                  [&embeddings](std::size_t id) { return embeddings.entity(id); }),
           source(embeddings.relations(), shape.relation_width(),
                  [&embeddings](std::size_t id) { return embeddings.relation(id); })};
+}
+
+std::size_t most_dimension(Model model) {
+  constexpr std::size_t kMost = 65'535;
+  constexpr std::size_t kMostRescal = 1'024;  // a relation's row is its square
+  return model == Model::kRescal ? kMostRescal : kMost;
 }
 
 std::string_view to_string(Model model) {
@@ -274,6 +342,20 @@ absl::StatusOr<Embeddings> load(const std::string& prefix, const Shape& shape, c
                      [&](std::size_t id) { return embeddings.relation(id); });
   if (!status.ok()) return status;
   return embeddings;
+}
+
+absl::StatusOr<SavedModel> load(const std::string& prefix) {
+  std::vector<std::string> entities;
+  std::vector<std::string> relations;
+  const absl::StatusOr<Header> of_entities = read_names(entities_path(prefix), "entities", entities);
+  if (!of_entities.ok()) return of_entities.status();
+  const absl::StatusOr<Header> of_relations = read_names(relations_path(prefix), "relations", relations);
+  if (!of_relations.ok()) return of_relations.status();
+  absl::StatusOr<Embeddings> embeddings = load(prefix, of_entities->shape, {entities, relations});
+  if (!embeddings.ok()) return embeddings.status();
+  return SavedModel{.embeddings = *std::move(embeddings),
+                    .entity_names = std::move(entities),
+                    .relation_names = std::move(relations)};
 }
 
 }  // namespace verbena::apps::kge

@@ -51,7 +51,10 @@ RowSources random_rows(const Shape& shape, std::size_t entities, std::size_t rel
 /// The rows of `embeddings`, which must outlive the sources; Adagrad begins anew.
 RowSources rows_from(const Embeddings& embeddings);
 
-/// "complex", "distmult", "rescal"
+/// The largest dimension that it may have.
+std::size_t most_dimension(Model model);
+
+/// "complex", "distmult", "rescal", "transe", "rotate"
 std::string_view to_string(Model model);
 std::optional<Model> parse_model(std::string_view name);
 
@@ -72,5 +75,13 @@ absl::Status save(const std::string& prefix, const Embeddings& embeddings, const
 /// Reads what save() wrote, for the same model, dimension and names, in any order. NOT_FOUND;
 /// INVALID_ARGUMENT "file:line: what was expected, what was found".
 absl::StatusOr<Embeddings> load(const std::string& prefix, const Shape& shape, const Names& names);
+
+struct SavedModel {
+  Embeddings embeddings;
+  std::vector<std::string> entity_names;  ///< in the order of the files
+  std::vector<std::string> relation_names;
+};
+/// The same for whatever model and names the files say.
+absl::StatusOr<SavedModel> load(const std::string& prefix);
 
 }  // namespace verbena::apps::kge

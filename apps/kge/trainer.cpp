@@ -85,7 +85,8 @@ void Trainer::train(std::size_t slot, std::span<const RowPointers> rows,
   const Step step{.loss = options_.loss,
                   .learning_rate = static_cast<float>(options_.learning_rate),
                   .regularization = static_cast<float>(options_.regularization),
-                  .relation_regularization = static_cast<float>(options_.relation_regularization)};
+                  .relation_regularization = static_cast<float>(options_.relation_regularization),
+                  .margin = static_cast<float>(options_.margin)};
   const MiniBatch& batch = batches_[slot];
   sums[kLoss] += kge::train(batch, {rows[kEntityTable], rows[kRelationTable]}, shape_, step, scratch_);
   sums[kQuestions] += 2 * static_cast<double>(batch.triples.size());

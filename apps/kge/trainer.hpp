@@ -27,6 +27,7 @@ struct TrainingOptions : ScheduleOptions {
   std::int64_t share_negatives = 8;  ///< triples of a mini-batch that have the same negatives
   double regularization = 0.2;
   double relation_regularization = 0.2;
+  double margin = 6;
   Loss loss = Loss::kSoftmax;
   std::uint64_t seed = 1;
 };

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,10 +26,17 @@ class HeldOutEvaluator {
   /// REQUIRES: counts.totals() are up to date.
   absl::StatusOr<HeldOutSums> evaluate(const std::vector<HeldOutDocument>& documents, WordCounts& counts);
 
+  /// How much of a document each topic has, estimated from all of its words, which are in ascending order; of
+  /// a document without words all topics have the same. Valid until the next call.
+  /// REQUIRES: counts.totals() are up to date, and the same in all calls.
+  absl::StatusOr<std::span<const float>> topics_of(std::span<const std::uint32_t> words, WordCounts& counts);
+
  private:
-  absl::Status load_words(const HeldOutDocument& document, WordCounts& counts);
+  void prepare(WordCounts& counts);
+  absl::Status load_words(std::span<const std::uint32_t> given, std::span<const std::uint32_t> predicted,
+                          WordCounts& counts);
   [[nodiscard]] const float* word_given_topic(std::uint32_t word) const;
-  void estimate_topics(const HeldOutDocument& document);
+  void estimate_topics(std::span<const std::uint32_t> given);
 
   std::size_t vocabulary_;
   Priors priors_;

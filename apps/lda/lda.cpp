@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -20,8 +21,10 @@
 #include "apps/embedding/moving_blocks.hpp"
 #include "apps/embedding/schedule.hpp"
 #include "apps/enough_memory.hpp"
+#include "apps/lda/document_topics.hpp"
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
+#include "apps/options/given_options.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/resuming/checkpoints.hpp"
 #include "apps/resuming/saved_state.hpp"
@@ -56,8 +59,6 @@ constexpr const char* kBlocks = "blocks";  ///< in the summary
 constexpr std::int64_t kMostLookahead = 1;
 constexpr std::int64_t kMostWords = 1 << 20;  ///< the maximum of --batch
 
-constexpr const char* kNeedsLessMemory = "fewer --topics or fewer documents";
-
 class Lda final : public AllocatingApplication {
  public:
   Lda() : AllocatingApplication(Asp{}) {}
@@ -66,9 +67,11 @@ class Lda final : public AllocatingApplication {
     return "topics of documents by collapsed Gibbs sampling";
   }
   [[nodiscard]] std::string_view throughput_unit() const override { return "tokens"; }
-  [[nodiscard]] std::string_view main_objective() const override { return "log_likelihood_per_token"; }
-  [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
-  [[nodiscard]] bool can_be_resumed() const override { return true; }
+  [[nodiscard]] std::string_view main_objective() const override {
+    return trains() ? "log_likelihood_per_token" : "held_out_perplexity";
+  }
+  [[nodiscard]] std::int64_t iterations() const override { return trains() ? training_.iterations : 0; }
+  [[nodiscard]] bool can_be_resumed() const override { return trains(); }
   /// What was saved says into how many blocks the words are divided; the rest changes nothing of it.
   [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
     return option == kLookahead || option == kBatch ||
@@ -89,13 +92,21 @@ class Lda final : public AllocatingApplication {
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
   absl::Status run_worker(WorkerContext& context) const override {
-    return with_enough_memory(kNeedsLessMemory, [&] { return train_as_worker(context); });
+    return with_enough_memory(needs_less_memory(), [&] { return train_as_worker(context); });
   }
   absl::Status run_baseline(BaselineContext& context) const override {
-    return with_enough_memory(kNeedsLessMemory, [&] { return train_alone(context); });
+    return with_enough_memory(needs_less_memory(), [&] { return train_alone(context); });
   }
 
  private:
+  /// A saved model is not trained, but used.
+  [[nodiscard]] bool trains() const { return load_.empty(); }
+  [[nodiscard]] InferenceOptions inference() const;
+  void add_own_options(CLI::App& command);
+  [[nodiscard]] std::string_view needs_less_memory() const {
+    return trains() ? "fewer --topics or fewer documents" : "a smaller model or fewer documents";
+  }
+  [[nodiscard]] std::string_view why_idle(std::string_view option) const;
   [[nodiscard]] std::size_t topics() const { return static_cast<std::size_t>(topics_); }
   [[nodiscard]] CorpusOptions corpus_options(const Part& part) const;
   [[nodiscard]] SplitOptions split_options(std::size_t blocks) const {
@@ -120,13 +131,17 @@ class Lda final : public AllocatingApplication {
   absl::Status train(Job& job, WordCounts& counts, std::vector<DataCursor> cursors, Reporter& reporter,
                      const std::atomic<bool>& stop, Checkpoints& checkpoints) const;
   absl::StatusOr<std::vector<DataCursor>> cursors_of(const TrainingData& data, WorkerContext& context) const;
-  absl::Status present(const Job& job, WordCounts& counts, Reporter& reporter) const;
+  absl::Status present(const Job& job, WordCounts& counts, Reporter& reporter,
+                       const std::atomic<bool>& stop) const;
 
   std::string data_;
   std::string vocabulary_;
   std::string stop_words_ = "none";
   std::string tokens_ = "words";  // as for parse_tokens()
   std::string output_;
+  std::string load_;
+  std::string document_topics_;
+  GivenOptions given_;
   std::int64_t min_count_ = 1;
   std::int64_t topics_ = 50;
   std::int64_t top_words_ = 10;
@@ -139,6 +154,7 @@ class Lda final : public AllocatingApplication {
 };
 
 std::optional<std::string> Lda::chosen(std::string_view option) const {
+  if (!why_idle(option).empty()) return "";
   if (option == kBatch && leaves_open(option) && topics_ > 0) return std::to_string(rows_at_once(topics()));
   if (!job_shape() || !leaves_open(option) || !allocation().parsed().ok())
     return AllocatingApplication::chosen(option);
@@ -162,11 +178,25 @@ Files Lda::files() const {
   files.reads("--data", data_);
   files.reads("--vocabulary", vocabulary_.empty() ? vocabulary_beside(data_) : vocabulary_);
   if (stop_words_ != "none" && stop_words_ != "english") files.reads("--stop-words", stop_words_);
+  files.reads("--load", load_);
   files.writes("--output", output_);
+  files.writes("--document-topics", document_topics_);
   return files;
 }
 
 void Lda::add_options(CLI::App& command) {
+  given_.watch(command, [&] { add_own_options(command); });
+}
+
+/// Why an option does nothing beside the others; empty: it does something.
+std::string_view Lda::why_idle(std::string_view option) const {
+  constexpr std::array<std::string_view, 6> kOfUse = {"data", "vocabulary",      "tokens",
+                                                      "load", "document-topics", "seed"};
+  if (trains() || std::find(kOfUse.begin(), kOfUse.end(), option) != kOfUse.end()) return {};
+  return "expected only without --load, which trains nothing";
+}
+
+void Lda::add_own_options(CLI::App& command) {
   command
       .add_option(
           "--data", data_,
@@ -223,24 +253,33 @@ void Lda::add_options(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--output", output_, "save how often each word has each topic, as text")
       ->type_name("FILE");
+  command
+      .add_option(
+          "--document-topics", document_topics_,
+          "write how much of each document has which topic: as text, or as an array if it ends in .npy")
+      ->type_name("FILE");
+  command
+      .add_option(
+          "--load", load_,
+          "a model that --output has saved: nothing is trained; the topics of the documents, which may "
+          "be new ones, are found with it")
+      ->type_name("FILE");
 }
 
 absl::Status Lda::check_options() const {
   const auto invalid = [](std::string_view expected, auto found) {
     return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
   };
-  constexpr double kMinPrior = 1e-6;  // single precision must tell count + prior from count
-  constexpr double kMaxPrior = 1e6;
-  const auto is_prior = [](double value) { return value >= kMinPrior && value <= kMaxPrior; };
+  RETURN_IF_ERROR(given_.refuse_idle([&](std::string_view option) { return why_idle(option); }));
   if (topics_ < 1 || topics_ > static_cast<std::int64_t>(kMaxTopics)) {
     return invalid(fmt::format("--topics: expected 1 to {}", kMaxTopics), topics_);
   }
   if (training_.iterations < 1) return invalid("--iterations: expected 1 or more", training_.iterations);
   if (!is_prior(training_.alpha)) {
-    return invalid(fmt::format("--alpha: expected {} to {}", kMinPrior, kMaxPrior), training_.alpha);
+    return invalid(fmt::format("--alpha: expected {} to {}", kLeastPrior, kMostPrior), training_.alpha);
   }
   if (!is_prior(training_.beta)) {
-    return invalid(fmt::format("--beta: expected {} to {}", kMinPrior, kMaxPrior), training_.beta);
+    return invalid(fmt::format("--beta: expected {} to {}", kLeastPrior, kMostPrior), training_.beta);
   }
   if (!(held_out_ >= 0 && held_out_ < 1)) {
     return invalid("--held-out: expected 0 or more and less than 1", held_out_);
@@ -271,6 +310,17 @@ CorpusOptions Lda::corpus_options(const Part& part) const {
           .min_count = static_cast<std::uint64_t>(min_count_),
           .part = part.rank,
           .parts = part.workers};
+}
+
+InferenceOptions Lda::inference() const {
+  InferenceOptions options{.load = load_,
+                           .corpus = corpus_options({}),
+                           .document_topics = document_topics_,
+                           .seed = training_.seed};
+  // The model has the words that were left.
+  options.corpus.stop_words = "none";
+  options.corpus.min_count = 1;
+  return options;
 }
 
 /// Checks that something is left to train and, if it is asked for, something to predict.
@@ -315,13 +365,18 @@ absl::Status Lda::check_data(std::uint32_t workers) const {
   const auto words = static_cast<double>(corpus->vocabulary.size());
   const auto topics = static_cast<double>(topics_);
   const auto documents = static_cast<double>(corpus->total_documents);
-  // The tokens as read and as trained; the topics of the documents; the table; and for each worker, rows that
-  // wait for clock().
+  // The tokens as read and as trained, and once more for the topics of all documents; the topics of the
+  // documents; the table; and for each worker, rows that wait for clock().
   const double document_bytes = std::min(8 * tokens + 128 * documents, 8 * documents * (topics + kLanes));
-  const double bytes = 10 * tokens + document_bytes + (1 + 2.0 * workers) * 4 * words * topics;
+  const double again = document_topics_.empty() ? 0 : 8 * tokens + 64 * documents;
+  const double bytes = 10 * tokens + again + document_bytes + (1 + 2.0 * workers) * 4 * words * topics;
   const std::string what = fmt::format("--topics {}: {} words in {} documents then need", topics_,
                                        corpus->vocabulary.size(), corpus->total_documents);
   RETURN_IF_ERROR(check_memory(bytes, what, "fewer topics or a larger --min-count"));
+  if (!document_topics_.empty()) {
+    RETURN_IF_ERROR(
+        OutputFile::check(document_topics_, document_topics_bytes(corpus->total_documents, this->topics())));
+  }
   if (output_.empty()) return absl::OkStatus();
   const std::uint64_t file_bytes = std::accumulate(
       corpus->vocabulary.begin(), corpus->vocabulary.end(), std::uint64_t{0},
@@ -357,7 +412,8 @@ bool Lda::looks_ahead(std::uint32_t workers, std::size_t blocks) const {
 absl::Status Lda::check(std::uint32_t workers) {
   RETURN_IF_ERROR(check_options());
   RETURN_IF_ERROR(check_blocks(clocks_per_iteration_, allocation().moves(), workers, kRows));
-  return with_enough_memory(kNeedsLessMemory, [&] { return check_data(workers); });
+  return with_enough_memory(needs_less_memory(),
+                            [&] { return trains() ? check_data(workers) : lda::check(inference()); });
 }
 
 std::map<std::string, double> Lda::objectives(const std::map<std::string, double>& sums) const {
@@ -415,7 +471,7 @@ absl::Status Lda::train(Job& job, WordCounts& counts, std::vector<DataCursor> cu
     RETURN_IF_ERROR(trainer.count_topics());
   }
   RETURN_IF_ERROR(trainer.run(reporter, stop, checkpoints));
-  return job.part.rank == 0 ? present(job, counts, reporter) : absl::OkStatus();
+  return job.part.rank == 0 ? present(job, counts, reporter, stop) : absl::OkStatus();
 }
 
 /// What was saved decides, also where its notes do not say it.
@@ -440,6 +496,11 @@ absl::StatusOr<std::size_t> Lda::blocks_in(WorkerContext& context) const {
 
 absl::Status Lda::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
+  if (!trains()) {
+    if (session.rank() == 0) return infer(inference(), context.reporter, context.stop);
+    context.reporter.iteration({.iteration = 0});
+    return absl::OkStatus();
+  }
   const absl::StatusOr<std::size_t> found_blocks = blocks_in(context);
   if (!found_blocks.ok()) return found_blocks.status();
   const std::size_t blocks = *found_blocks;
@@ -471,6 +532,7 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
 }
 
 absl::Status Lda::train_alone(BaselineContext& context) const {
+  if (!trains()) return infer(inference(), context.reporter, context.stop);
   absl::StatusOr<Job> job = load({}, 1, context.reporter);
   if (!job.ok()) return job.status();
   LocalCounts counts(job->corpus.vocabulary.size(), topics());
@@ -478,8 +540,9 @@ absl::Status Lda::train_alone(BaselineContext& context) const {
   return train(*job, counts, {}, context.reporter, context.stop, none);
 }
 
-/// Top words and the model file; all workers have finished training.
-absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter) const {
+/// Top words, the model file, and the topics of all documents; all workers have finished training.
+absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter,
+                          const std::atomic<bool>& stop) const {
   const std::vector<std::string>& vocabulary = job.corpus.vocabulary;
   RETURN_IF_ERROR(counts.read_totals());
   const std::int64_t tokens =
@@ -501,6 +564,13 @@ absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter
         if (file.ok()) file->write(format_row(vocabulary[word], row));
       });
   if (!status.ok()) return status;
+  if (!document_topics_.empty()) {
+    absl::StatusOr<Corpus> all = read_corpus(corpus_options({}));
+    if (!all.ok()) return all.status();
+    const Documents documents = documents_of(*std::move(all), vocabulary, *parse_tokens(tokens_));
+    RETURN_IF_ERROR(save_document_topics(document_topics_, documents, training_.priors(), vocabulary.size(),
+                                         counts, reporter, stop));
+  }
   if (file.ok()) {
     if (status = file->commit(); !status.ok()) return status;
   }

@@ -3,12 +3,161 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
 
+#include "absl/container/flat_hash_set.h"
+#include "apps/data/line_reader.hpp"
+#include "apps/data/numbers.hpp"
 #include "apps/lda/trainer.hpp"
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps::lda {
+namespace {
+
+constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
+
+/// Takes what is before the separator off the front of `text`, and the separator.
+std::string_view take(std::string_view& text, char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  const std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return part;
+}
+
+struct Head {
+  ModelHeader model;
+  std::uint64_t words = 0;
+};
+
+/// nullopt: it is not what format_header() writes.
+std::optional<Head> parse_head(std::string_view line) {
+  constexpr std::array<std::string_view, 6> kNames = {
+      "# verbena lda 1", "topics=", "alpha=", "beta=", "words=", "tokens="};
+  std::array<std::string_view, kNames.size()> values;
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    const std::string_view field = take(line, '\t');
+    if (!field.starts_with(kNames[i])) return std::nullopt;
+    values[i] = field.substr(kNames[i].size());
+  }
+  const auto topics = base::parse_decimal<std::size_t>(values[1]);
+  const std::optional<double> alpha = parse_double(values[2]);
+  const std::optional<double> beta = parse_double(values[3]);
+  const auto words = base::parse_decimal<std::uint64_t>(values[4]);
+  const auto tokens = base::parse_decimal<std::uint64_t>(values[5]);
+  if (!values[0].empty() || !line.empty() || !topics || !alpha || !beta || !words || !tokens)
+    return std::nullopt;
+  if (*topics < 1 || *topics > kMaxTopics || !is_prior(*alpha) || !is_prior(*beta) || *words < 1 ||
+      *tokens > std::uint64_t{kMostTokens}) {
+    return std::nullopt;
+  }
+  return Head{.model = {.topics = *topics, .alpha = *alpha, .beta = *beta, .tokens = *tokens},
+              .words = *words};
+}
+
+/// Reads the words, one a line, and their counts.
+class RowReader {
+ public:
+  RowReader(std::string path, const Head& head, LineReader lines)
+      : path_(std::move(path)), head_(head), lines_(std::move(lines)) {}
+
+  absl::StatusOr<SavedModel> read() {
+    std::string_view line;
+    for (;;) {
+      const absl::StatusOr<bool> more = lines_.next(line);
+      if (!more.ok()) return more.status();
+      if (!*more) break;
+      if (words_.size() == head_.words)
+        return lines_.error(fmt::format("the end of the file after {} words, as line 1 says", head_.words),
+                            line);
+      RETURN_IF_ERROR(read_row(line));
+    }
+    if (words_.size() < head_.words) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}:{}: expected {} more words, as line 1 says, found the end of the file", path_,
+                      lines_.line_number() + 1, head_.words - words_.size()));
+    }
+    if (tokens_ != head_.model.tokens) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}:1: expected the counts of {} tokens, as this line says, found {}", path_,
+                      head_.model.tokens, tokens_));
+    }
+    LocalCounts counts(words_.size(), head_.model.topics);
+    std::vector<Key> words(words_.size());
+    for (Key word = 0; word < words.size(); ++word) words[word] = word;
+    const absl::StatusOr<WordCounts::Rows> rows = counts.open(words);
+    if (!rows.ok()) return rows.status();
+    for (const auto& [word, topic, count] : entries_) {
+      (*rows)[word][topic] = count;
+      counts.totals()[topic] += count;
+    }
+    return SavedModel{.header = head_.model, .words = std::move(words_), .counts = std::move(counts)};
+  }
+
+ private:
+  struct Entry {
+    std::size_t word;
+    std::size_t topic;
+    std::int32_t count;
+  };
+
+  absl::Status read_row(std::string_view line) {
+    const std::string_view whole = line;
+    const std::string word(take(line, '\t'));
+    if (word.empty() || !known_.insert(word).second) return lines_.error("another word", whole);
+    const std::size_t first = entries_.size();
+    while (!line.empty()) {
+      std::string_view pair = take(line, ' ');
+      const auto topic = base::parse_decimal<std::size_t>(take(pair, ':'));
+      const auto count = base::parse_decimal<std::int32_t>(pair);
+      const bool is_next = entries_.size() == first || (topic && *topic > entries_.back().topic);
+      if (!topic || !count || *topic >= head_.model.topics || *count < 1 || !is_next) {
+        return lines_.error(
+            fmt::format("a word, a tab, and topic:count of rising topics below {}", head_.model.topics),
+            whole);
+      }
+      entries_.push_back({words_.size(), *topic, *count});
+      tokens_ += static_cast<std::uint64_t>(*count);
+      // More than the first line may say cannot be counted.
+      if (tokens_ > std::uint64_t{kMostTokens}) return lines_.error("counts of fewer tokens", whole);
+    }
+    words_.push_back(word);
+    return absl::OkStatus();
+  }
+
+  std::string path_;
+  Head head_;
+  LineReader lines_;
+  std::vector<std::string> words_;
+  absl::flat_hash_set<std::string> known_;
+  std::vector<Entry> entries_;  // line 1 may promise more words and topics than there is memory
+  std::uint64_t tokens_ = 0;
+};
+
+}  // namespace
+
+bool is_prior(double value) {
+  return value >= kLeastPrior && value <= kMostPrior;
+}
+
+absl::StatusOr<SavedModel> load_model(const std::string& path) {
+  absl::StatusOr<LineReader> lines = LineReader::open(path);
+  if (!lines.ok()) return lines.status();
+  std::string_view line;
+  const absl::StatusOr<bool> more = lines->next(line);
+  if (!more.ok()) return more.status();
+  const std::optional<Head> head = parse_head(*more ? line : "");
+  if (!head) {
+    return lines->error("\"# verbena lda 1\", topics=, alpha=, beta=, words= and tokens=, separated by tabs",
+                        *more ? line : "the end of the file");
+  }
+  return RowReader(path, *head, *std::move(lines)).read();
+}
 
 absl::Status for_each_row(std::size_t vocabulary, WordCounts& counts,
                           const std::function<void(Key, std::span<const std::int32_t>)>& use) {

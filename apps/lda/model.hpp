@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "apps/lda/word_counts.hpp"
 
 namespace verbena::apps::lda {
@@ -33,6 +34,11 @@ class TopWords {
   std::vector<std::vector<Entry>> topics_;  // sorted
 };
 
+/// Single precision must tell count + prior from count.
+inline constexpr double kLeastPrior = 1e-6;
+inline constexpr double kMostPrior = 1e6;
+bool is_prior(double value);
+
 struct ModelHeader {
   std::size_t topics = 0;
   double alpha = 0;
@@ -43,5 +49,14 @@ struct ModelHeader {
 std::string format_header(const ModelHeader& header, std::size_t vocabulary);
 /// "word<TAB>topic:count topic:count …", topics ascending, only those that have tokens.
 std::string format_row(const std::string& word, std::span<const std::int32_t> row);
+
+struct SavedModel {
+  ModelHeader header;
+  std::vector<std::string> words;
+  LocalCounts counts;
+};
+/// Reads what format_header() and format_row() have written. NOT_FOUND; INVALID_ARGUMENT "file:line: what was
+/// expected, what was found".
+absl::StatusOr<SavedModel> load_model(const std::string& path);
 
 }  // namespace verbena::apps::lda

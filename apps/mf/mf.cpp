@@ -17,7 +17,9 @@
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
 #include "apps/enough_memory.hpp"
+#include "apps/mf/predictions.hpp"
 #include "apps/mf/trainer.hpp"
+#include "apps/options/given_options.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
@@ -156,10 +158,10 @@ class MatrixFactorization final : public EmbeddingApplication {
   }
   [[nodiscard]] std::string_view throughput_unit() const override { return "ratings"; }
   [[nodiscard]] std::string_view main_objective() const override {
-    return has_test() ? "test_rmse" : "train_rmse";
+    return has_test() || !trains() ? "test_rmse" : "train_rmse";
   }
-  [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
-  [[nodiscard]] bool can_be_resumed() const override { return true; }
+  [[nodiscard]] std::int64_t iterations() const override { return trains() ? training_.iterations : 0; }
+  [[nodiscard]] bool can_be_resumed() const override { return trains(); }
   [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
     return option == "lookahead" || EmbeddingApplication::may_change_on_resume(option);
   }
@@ -176,12 +178,21 @@ class MatrixFactorization final : public EmbeddingApplication {
       const std::map<std::string, double>& sums) const override;
 
  private:
+  /// A saved model is not trained, but used.
+  [[nodiscard]] bool trains() const { return use_.load.empty(); }
+  [[nodiscard]] PredictionOptions predictions() const {
+    PredictionOptions options = use_;
+    options.data = data_;
+    return options;
+  }
+  void add_own_options(CLI::App& command);
+  [[nodiscard]] std::string_view why_idle(std::string_view option) const;
   [[nodiscard]] RowFormat format() const {
     return {.rank = static_cast<std::size_t>(rank_), .biases = !no_biases_};
   }
   [[nodiscard]] bool has_test() const { return test_fraction_ > 0 || !test_data_.empty(); }
   [[nodiscard]] std::string_view needs_less_memory() const override {
-    return "a smaller --rank or fewer ratings";
+    return trains() ? "a smaller --rank or fewer ratings" : "a smaller model or fewer ratings";
   }
   absl::Status check_options() const override;
   absl::Status check_data(std::uint32_t workers) const override;
@@ -206,6 +217,8 @@ class MatrixFactorization final : public EmbeddingApplication {
   std::string train_data_;
   std::string test_data_;
   std::string output_;
+  PredictionOptions use_;  ///< without the data
+  GivenOptions given_;
   double test_fraction_ = 0.1;
   std::int64_t rank_ = 16;
   bool no_biases_ = false;
@@ -214,6 +227,7 @@ class MatrixFactorization final : public EmbeddingApplication {
 };
 
 std::optional<std::string> MatrixFactorization::chosen(std::string_view option) const {
+  if (!why_idle(option).empty()) return "";
   if (option == "clocks-per-iteration" && job_shape()) return std::to_string(blocks(*job_shape()));
   if (option == "lookahead" && job_shape() && allocation().parsed().ok() && !rows_are_asked_for()) return "";
   // The block that comes next is still another worker's.
@@ -235,6 +249,12 @@ Files MatrixFactorization::files() const {
   files.reads("--data", data_);
   files.reads("--train-data", train_data_);
   files.reads("--test-data", test_data_);
+  if (!trains()) {
+    files.reads("--load", users_path(use_.load));
+    files.reads("--load", items_path(use_.load));
+    files.writes("--recommendations", use_.recommendations);
+    files.writes("--predict", use_.predict);
+  }
   if (output_.empty()) return files;
   files.writes("--output", users_path(output_));
   files.writes("--output", items_path(output_));
@@ -242,6 +262,21 @@ Files MatrixFactorization::files() const {
 }
 
 void MatrixFactorization::add_options(CLI::App& command) {
+  given_.watch(command, [&] { add_own_options(command); });
+}
+
+/// Why an option does nothing beside the others; empty: it does something.
+std::string_view MatrixFactorization::why_idle(std::string_view option) const {
+  constexpr std::array<std::string_view, 4> kOfUse = {"recommend", "top-items", "recommendations", "predict"};
+  const bool is_of_use = std::find(kOfUse.begin(), kOfUse.end(), option) != kOfUse.end();
+  if (trains()) return is_of_use ? "expected only with --load" : "";
+  if (option == "top-items" && use_.recommend.empty() && use_.recommendations.empty())
+    return "expected only with --recommend or --recommendations";
+  if (is_of_use || option == "load" || option == "data") return {};
+  return "expected only without --load, which trains nothing";
+}
+
+void MatrixFactorization::add_own_options(CLI::App& command) {
   CLI::Option* const data =
       command
           .add_option(
@@ -302,12 +337,33 @@ void MatrixFactorization::add_options(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--output", output_, "save the factors as PREFIX.users.tsv and PREFIX.items.tsv")
       ->type_name("PREFIX");
+  command
+      .add_option("--load", use_.load,
+                  "factors that --output has saved: nothing is trained, --data is the test")
+      ->type_name("PREFIX");
+  command
+      .add_option("--recommend", use_.recommend,
+                  "with --load: users whose best items are printed, without those that --data has for them")
+      ->type_name("USER,USER,…");
+  add_number(command, "--top-items", use_.top_items, "with --load: items that are recommended to a user")
+      ->capture_default_str();
+  command
+      .add_option("--recommendations", use_.recommendations,
+                  "with --load: write the best items of each user, or of those of --recommend, as lines "
+                  "user<TAB>item<TAB>rating")
+      ->type_name("FILE");
+  command
+      .add_option("--predict", use_.predict,
+                  "with --load: write what is predicted for each rating of --data, one a line")
+      ->type_name("FILE");
 }
 
 absl::Status MatrixFactorization::check_options() const {
   const auto invalid = [](std::string_view expected, auto found) {
     return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
   };
+  RETURN_IF_ERROR(given_.refuse_idle([&](std::string_view option) { return why_idle(option); }));
+  if (!trains()) return absl::OkStatus();  // check_data() looks at the rest
   if (data_.empty() && train_data_.empty()) {
     return absl::InvalidArgumentError(
         "--data: expected a file of ratings, or --train-data and --test-data; found none");
@@ -352,6 +408,7 @@ RatingsOptions MatrixFactorization::ratings_options(std::uint32_t part, std::uin
 }
 
 absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
+  if (!trains()) return mf::check(predictions());
   RETURN_IF_ERROR(check_blocks(clocks_per_iteration_, rows_move(), workers, kRows));
   const absl::StatusOr<Ratings> ratings = read_ratings(ratings_options(1, 1));
   if (!ratings.ok()) return ratings.status();
@@ -445,6 +502,11 @@ absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint3
 
 absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
+  if (!trains()) {
+    if (session.rank() == 0) return predict(predictions(), context.reporter, context.stop);
+    context.reporter.iteration({.iteration = 0});
+    return absl::OkStatus();
+  }
   const RowFormat format = this->format();
   const JobShape shape{context.consistency, session.workers(), session.servers()};
   absl::StatusOr<Job> job = load_job(session.rank(), session.workers(), blocks(shape), context.reporter);
@@ -533,6 +595,7 @@ absl::Status MatrixFactorization::save_from_tables(Session& session, const Consi
 }
 
 absl::Status MatrixFactorization::train_alone(BaselineContext& context) const {
+  if (!trains()) return predict(predictions(), context.reporter, context.stop);
   const RowFormat format = this->format();
   absl::StatusOr<Job> job = load_job(0, 1, blocks(JobShape{}), context.reporter);
   if (!job.ok()) return job.status();

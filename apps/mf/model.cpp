@@ -21,27 +21,13 @@ constexpr std::size_t kRowsAtOnce = 1024;
 constexpr std::size_t kBytesPerNumber = 16;  // "-1.17549435e-38" and a tab
 constexpr std::size_t kBytesPerName = 64;
 
-void append_name(fmt::memory_buffer& text, std::string_view name) {
-  for (const char c : name) {
-    if (c == '\t') {
-      text.append(std::string_view("\\t"));
-    } else {
-      text.push_back(c);
-    }
-  }
-}
-
 std::string header(const RowFormat& format, const Scale& scale, std::string_view what) {
-  std::string text = fmt::format("# rating = {}{} + user factors * item factors\n{}", scale.mean,
-                                 format.biases ? " + user bias + item bias" : "", what);
-  if (format.biases) text += "\tbias";
-  for (std::size_t k = 1; k <= format.rank; ++k) text += fmt::format("\tfactor{}", k);
-  return text + "\n";
+  return model_head(scale.mean, format.biases) + "\n" + model_columns(format, what) + "\n";
 }
 
 void append_row(fmt::memory_buffer& text, const RowFormat& format, const Scale& scale, std::string_view name,
                 std::span<const float> packed) {
-  append_name(text, name);
+  text.append(written_name(name));
   const auto out = std::back_inserter(text);
   if (format.biases) fmt::format_to(out, "\t{}", packed[format.rank] * static_cast<float>(scale.deviation));
   const auto factor_scale = static_cast<float>(std::sqrt(scale.deviation));
@@ -125,6 +111,30 @@ std::string users_path(const std::string& prefix) {
 }
 std::string items_path(const std::string& prefix) {
   return prefix + ".items.tsv";
+}
+
+std::string written_name(std::string_view name) {
+  std::string text;
+  for (const char c : name) {
+    if (c == '\t') {
+      text += "\\t";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+std::string model_head(double mean, bool biases) {
+  return fmt::format("# rating = {}{} + user factors * item factors", mean,
+                     biases ? " + user bias + item bias" : "");
+}
+
+std::string model_columns(const RowFormat& format, std::string_view what) {
+  std::string text(what);
+  if (format.biases) text += "\tbias";
+  for (std::size_t k = 1; k <= format.rank; ++k) text += fmt::format("\tfactor{}", k);
+  return text;
 }
 
 std::uint64_t model_file_bytes(std::size_t rows, const RowFormat& format) {

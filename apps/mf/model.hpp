@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -65,6 +66,13 @@ std::string users_path(const std::string& prefix);
 std::string items_path(const std::string& prefix);
 /// Upper bound of a file's size.
 std::uint64_t model_file_bytes(std::size_t rows, const RowFormat& format);
+
+/// How the files write a name: with \\t for a tab.
+std::string written_name(std::string_view name);
+/// The first line of both files says how a rating is predicted, the second one names the columns; both
+/// without the line's end. `what`: "user" or "item".
+std::string model_head(double mean, bool biases);
+std::string model_columns(const RowFormat& format, std::string_view what);
 
 struct Names {
   const std::vector<std::string>& users;

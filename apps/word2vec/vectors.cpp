@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -12,11 +13,13 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "apps/data/array_files.hpp"
 #include "apps/data/fields.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/numbers.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/divergence.hpp"
+#include "apps/embedding/best.hpp"
 #include "apps/word2vec/kernel.hpp"
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
@@ -24,81 +27,196 @@
 namespace verbena::apps::word2vec {
 namespace {
 
-constexpr std::size_t kRowsAtOnce = 256;
 constexpr std::uint64_t kBytesPerNumber = 16;  // "-1.17549435e-38" and a blank
 constexpr std::uint64_t kBytesPerWord = 64;
+constexpr std::size_t kMostWordBytes = std::size_t{1} << 16;  // of a word in a binary file
+constexpr std::size_t kBytesLookedAt = std::size_t{1} << 16;
+
+bool has_blanks(std::string_view word) {
+  return word.find_first_of(" \t\r\n") != std::string_view::npos;
+}
+
+/// What is in no text.
+bool has_control_characters(std::string_view bytes) {
+  return std::any_of(bytes.begin(), bytes.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 && c != '\t' && c != '\n' && c != '\r';
+  });
+}
+
+/// Whether a line, or the beginning of one, is a word and numbers. `dimension`: how many a whole line has.
+bool is_text_row(std::string_view line, bool is_whole, std::size_t dimension) {
+  if (next_field(line).empty()) return false;
+  std::size_t numbers = 0;
+  for (std::string_view field = next_field(line); !field.empty(); field = next_field(line), ++numbers) {
+    const bool may_be_cut = !is_whole && line.empty();
+    if (!may_be_cut && !parse_float(field)) return false;
+  }
+  return numbers > 0 && (!is_whole || numbers == dimension);
+}
+
+/// Reads any of the formats.
 class VectorReader {
  public:
-  explicit VectorReader(LineReader lines) : lines_(std::move(lines)) {}
+  VectorReader(std::string path, LineReader lines) : path_(std::move(path)), lines_(std::move(lines)) {}
 
-  absl::StatusOr<Vectors> read(const std::string& path) {
-    absl::StatusOr<bool> more = lines_.next(line_);
+  absl::StatusOr<Vectors> read(VectorsFile& file) {
+    const absl::StatusOr<bool> more = lines_.next(line_);
     if (!more.ok()) return more.status();
-    RETURN_IF_ERROR(read_header(*more));
-    while (words_.size() < expected_) {
-      more = lines_.next(line_);
-      if (!more.ok()) return more.status();
-      if (!*more) {
-        return absl::InvalidArgumentError(
-            fmt::format("{}:{}: expected {} more words, as line 1 says, found the end of the file", path,
-                        lines_.line_number() + 1, expected_ - words_.size()));
-      }
-      RETURN_IF_ERROR(read_row(line_));
-    }
-    more = lines_.next(line_);
-    if (!more.ok()) return more.status();
-    if (*more) {
-      return lines_.error(fmt::format("the end of the file after {} words, as line 1 says", expected_),
-                          line_);
-    }
+    RETURN_IF_ERROR(read_first_line(*more));
+    RETURN_IF_ERROR(format_ == VectorFormat::kBinary ? read_binary() : read_text());
+    file = {.format = format_, .ignored_words = ignored_};
     Vectors vectors(std::move(words_), dimension_);
-    for (std::size_t id = 0; id < expected_; ++id) {
+    for (std::size_t id = 0; id < vectors.words().size(); ++id)
       std::copy_n(numbers_.data() + id * dimension_, dimension_, vectors.row(id));
-    }
     return vectors;
   }
 
  private:
-  absl::Status read_header(bool is_there) {
-    constexpr std::string_view kExpected = "the number of words and of numbers each";
+  /// Finds the format. In word2vec's the first line has two whole numbers, in GloVe's it has a word and two
+  /// numbers or more.
+  absl::Status read_first_line(bool is_there) {
+    constexpr std::string_view kExpected =
+        "the number of words and of numbers each, or a word and its numbers";
     if (!is_there) return lines_.error(kExpected, "the end of the file");
     std::string_view rest = line_;
     const std::optional<std::uint64_t> words = base::parse_decimal<std::uint64_t>(next_field(rest));
     const std::optional<std::uint64_t> dimension = base::parse_decimal<std::uint64_t>(next_field(rest));
-    if (!words || !dimension || !next_field(rest).empty()) return lines_.error(kExpected, line_);
-    if (*words < 1 || *dimension < 1 || *dimension > kMaxDimension) {
-      return lines_.error(fmt::format("1 word or more, and 1 to {} numbers each", kMaxDimension), line_);
+    if (words && dimension && is_all_blank(rest)) {
+      if (*words < 1 || *dimension < 1 || *dimension > kMaxDimension)
+        return lines_.error(fmt::format("1 word or more, and 1 to {} numbers each", kMaxDimension), line_);
+      expected_ = *words;
+      dimension_ = *dimension;
+      return find_format();
     }
-    expected_ = *words;
-    dimension_ = *dimension;
+    rest = line_;
+    std::size_t fields = 0;
+    while (!next_field(rest).empty()) ++fields;
+    if (fields < 3 || fields - 1 > kMaxDimension || !is_text_row(line_, true, fields - 1))
+      return lines_.error(kExpected, line_);
+    format_ = VectorFormat::kGlove;
+    dimension_ = fields - 1;
+    return read_row(line_);
+  }
+
+  absl::Status find_format() {
+    const absl::StatusOr<std::string_view> bytes = lines_.peek(kBytesLookedAt);
+    if (!bytes.ok()) return bytes.status();
+    const std::size_t end = bytes->find('\n');
+    std::string_view row = bytes->substr(0, end);
+    if (row.ends_with('\r')) row.remove_suffix(1);
+    if (!is_text_row(row, end != std::string_view::npos, dimension_) && has_control_characters(*bytes))
+      format_ = VectorFormat::kBinary;
     return absl::OkStatus();
   }
 
+  absl::Status read_text() {
+    while (!expected_ || words_.size() + ignored_ < *expected_) {
+      const absl::StatusOr<bool> more = lines_.next(line_);
+      if (!more.ok()) return more.status();
+      if (!*more && !expected_) return absl::OkStatus();
+      if (!*more) {
+        return absl::InvalidArgumentError(
+            fmt::format("{}:{}: expected {} more words, as line 1 says, found the end of the file", path_,
+                        lines_.line_number() + 1, *expected_ - words_.size() - ignored_));
+      }
+      RETURN_IF_ERROR(read_row(line_));
+    }
+    const absl::StatusOr<bool> more = lines_.next(line_);
+    if (!more.ok()) return more.status();
+    if (!*more) return absl::OkStatus();
+    return lines_.error(fmt::format("the end of the file after {} words, as line 1 says", *expected_), line_);
+  }
+
   absl::Status read_row(std::string_view line) {
-    const std::string_view word = next_field(line);
+    std::string_view word = next_field(line);
     if (word.empty()) return lines_.error("a word", line_);
-    words_.emplace_back(word);
-    if (!known_.insert(words_.back()).second) return lines_.error("a word that has not come before", word);
+    if (format_ == VectorFormat::kGlove) word = take_blanks(word, line);
+    const std::size_t before = numbers_.size();
     for (std::size_t k = 0; k < dimension_; ++k) {
       const std::string_view field = next_field(line);
       const std::optional<float> number = parse_float(field);
-      if (!number) {
-        return lines_.error(fmt::format("{} numbers after the word", dimension_), field);
-      }
+      if (!number) return lines_.error(fmt::format("{} numbers after the word", dimension_), field);
       numbers_.push_back(*number);
     }
     const std::string_view more = next_field(line);
-    if (more.empty()) return absl::OkStatus();
-    return lines_.error(fmt::format("{} numbers after the word and no more", dimension_), more);
+    if (!more.empty())
+      return lines_.error(fmt::format("{} numbers after the word and no more", dimension_), more);
+    add(word, before);
+    return absl::OkStatus();
   }
 
+  /// A word of GloVe may have blanks: it is all that is before the last numbers. `line`: what follows its
+  /// first part, and then its numbers.
+  [[nodiscard]] std::string_view take_blanks(std::string_view word, std::string_view& line) const {
+    std::size_t fields = 0;
+    for (std::string_view rest = line; !next_field(rest).empty();) ++fields;
+    for (; fields > dimension_; --fields) {
+      const std::string_view part = next_field(line);
+      word = {word.data(), static_cast<std::size_t>(part.data() + part.size() - word.data())};
+    }
+    return word;
+  }
+
+  absl::Status read_binary() {
+    std::uint64_t number = 0;  // of the word, from 1
+    const auto wrong = [&](std::string_view expected, std::string_view found) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: word {}: expected {}, found {}", path_, number, expected, found));
+    };
+    constexpr std::string_view kTheEnd = "the end of the file";
+    while (words_.size() + ignored_ < *expected_) {
+      ++number;
+      absl::StatusOr<std::string_view> bytes = lines_.peek(kMostWordBytes);
+      if (!bytes.ok()) return bytes.status();
+      // word2vec writes a newline after the numbers; gensim does not, and reads both.
+      const std::size_t newlines = std::min(bytes->find_first_not_of('\n'), bytes->size());
+      const std::size_t blank = bytes->find(' ', newlines);
+      const std::string word(bytes->substr(newlines, blank - std::min(newlines, blank)));
+      if (newlines == bytes->size())
+        return wrong(fmt::format("{} more words, as line 1 says", *expected_ - number + 1), kTheEnd);
+      if (blank == std::string_view::npos)
+        return wrong("a word, and a blank behind it", LineReader::printable(word));
+      if (word.empty()) return wrong("a word", "only a blank");
+      lines_.skip(blank + 1);
+      const std::size_t size = dimension_ * sizeof(float);
+      bytes = lines_.peek(size);
+      if (!bytes.ok()) return bytes.status();
+      if (bytes->size() < size) return wrong(fmt::format("{} bytes of numbers", size), kTheEnd);
+      const std::size_t before = numbers_.size();
+      numbers_.resize(before + dimension_);
+      std::memcpy(numbers_.data() + before, bytes->data(), size);
+      lines_.skip(size);
+      if (!all_finite(std::span(numbers_).subspan(before))) return wrong("finite numbers", "others");
+      add(word, before);
+    }
+    const absl::StatusOr<std::string_view> rest = lines_.peek(2);
+    if (!rest.ok()) return rest.status();
+    if (rest->empty() || *rest == "\n") return absl::OkStatus();
+    ++number;
+    return wrong(fmt::format("the end of the file after {} words, as line 1 says", *expected_), "more");
+  }
+
+  /// The word's numbers are those from the place `before` on.
+  void add(std::string_view word, std::size_t before) {
+    if (!has_blanks(word) && known_.insert(std::string(word)).second) {
+      words_.emplace_back(word);
+      return;
+    }
+    ++ignored_;
+    numbers_.resize(before);
+  }
+
+  std::string path_;
   LineReader lines_;
   std::string_view line_;
-  std::uint64_t expected_ = 0;
+  VectorFormat format_ = VectorFormat::kText;
+  std::optional<std::uint64_t> expected_;  ///< of words; GloVe does not say
   std::size_t dimension_ = 0;
   std::vector<std::string> words_;
+  std::uint64_t ignored_ = 0;
   absl::flat_hash_set<std::string> known_;
-  std::vector<float> numbers_;  // grows line by line: line 1 may promise more than there is memory
+  std::vector<float> numbers_;  // grows word by word: line 1 may promise more than there is memory
 };
 
 float length(std::span<const float> row) {
@@ -107,37 +225,74 @@ float length(std::span<const float> row) {
   return std::sqrt(square);
 }
 
+absl::StatusOr<std::string> header_of(const Vectors& vectors, VectorFormat format) {
+  const ArrayShape array{
+      .name = "vectors", .type = kFloatElement, .shape = {vectors.words().size(), vectors.dimension()}};
+  switch (format) {
+    case VectorFormat::kGlove:
+      return "";
+    case VectorFormat::kNpy:
+      return npy_header(array);
+    case VectorFormat::kSafetensors:
+      return safetensors_header({&array, 1});
+    default:
+      return fmt::format("{} {}\n", vectors.words().size(), vectors.dimension());
+  }
+}
+
 }  // namespace
 
 std::uint64_t file_bytes(std::size_t words, std::size_t dimension) {
   return (words + 1) * (kBytesPerWord + dimension * kBytesPerNumber);
 }
 
-absl::Status save(const std::string& path, const Vectors& vectors) {
-  absl::StatusOr<OutputFile> file = OutputFile::create(path);
-  if (!file.ok()) return file.status();
-  const std::vector<std::string>& words = vectors.words();
+absl::Status save(const std::string& path, const Vectors& vectors, VectorFormat format) {
+  std::vector<OutputFile> files;
+  for (const std::string& name : files_of(path, format)) {
+    absl::StatusOr<OutputFile> file = OutputFile::create(name);
+    if (!file.ok()) return file.status();
+    files.push_back(*std::move(file));
+  }
+  const std::size_t dimension = vectors.dimension();
+  const absl::StatusOr<std::string> header = header_of(vectors, format);
+  if (!header.ok()) return header.status();
+  files[0].write(*header);
   fmt::memory_buffer text;
   const auto out = std::back_inserter(text);
-  fmt::format_to(out, "{} {}\n", words.size(), vectors.dimension());
-  for (std::size_t id = 0; id < words.size(); ++id) {
-    if (!all_finite({vectors.row(id), vectors.dimension()}))
-      return diverged(fmt::format("{}: not written: {}", path, kNoNumbers));
-    text.append(words[id]);
-    for (std::size_t k = 0; k < vectors.dimension(); ++k) fmt::format_to(out, " {}", vectors.row(id)[k]);
-    text.push_back('\n');
-    if (id % kRowsAtOnce == 0 || id + 1 == words.size()) {
-      file->write({text.data(), text.size()});
-      text.clear();
+  for (std::size_t id = 0; id < vectors.words().size(); ++id) {
+    const std::string& word = vectors.words()[id];
+    const std::span<const float> row(vectors.row(id), dimension);
+    if (!all_finite(row)) return diverged(fmt::format("{}: not written: {}", path, kNoNumbers));
+    text.clear();
+    switch (format) {
+      case VectorFormat::kText:
+      case VectorFormat::kGlove:
+        text.append(word);
+        for (const float number : row) fmt::format_to(out, " {}", number);
+        text.push_back('\n');
+        break;
+      case VectorFormat::kBinary:
+        fmt::format_to(out, "{} ", word);
+        text.append(as_text(row));
+        text.push_back('\n');
+        break;
+      case VectorFormat::kNpy:
+      case VectorFormat::kSafetensors:
+        text.append(as_text(row));
+        files[1].write(word + '\n');
+        break;
     }
+    files[0].write({text.data(), text.size()});
   }
-  return file->commit();
+  for (OutputFile& file : files) RETURN_IF_ERROR(file.commit());
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Vectors> load(const std::string& path) {
+absl::StatusOr<Vectors> load(const std::string& path, VectorsFile* file) {
   absl::StatusOr<LineReader> lines = LineReader::open(path);
   if (!lines.ok()) return lines.status();
-  return VectorReader(*std::move(lines)).read(path);
+  VectorsFile ignored;
+  return VectorReader(path, *std::move(lines)).read(file == nullptr ? ignored : *file);
 }
 
 std::vector<Neighbour> neighbours(const Vectors& vectors, std::uint32_t word, std::size_t count) {
@@ -145,18 +300,15 @@ std::vector<Neighbour> neighbours(const Vectors& vectors, std::uint32_t word, st
   const std::span<const float> row(vectors.row(word), size);
   std::vector<float> scores(vectors.words().size());
   score(row, vectors.row(0), scores);
-  std::vector<Neighbour> all;
+  std::vector<float> cosines(scores.size(), kNoAnswer);
   for (std::uint32_t id = 0; id < scores.size(); ++id) {
     const float lengths = length(row) * length({vectors.row(id), size});
-    if (id == word || !(lengths > 0) || !std::isfinite(lengths) || !std::isfinite(scores[id])) continue;
-    all.push_back({id, scores[id] / lengths});
+    if (id == word || !(lengths > 0) || !std::isfinite(lengths)) continue;
+    cosines[id] = scores[id] / lengths;
   }
-  const auto end = all.begin() + static_cast<std::ptrdiff_t>(std::min(count, all.size()));
-  std::partial_sort(all.begin(), end, all.end(), [](const Neighbour& a, const Neighbour& b) {
-    return a.cosine != b.cosine ? a.cosine > b.cosine : a.word < b.word;
-  });
-  all.erase(end, all.end());
-  return all;
+  std::vector<Neighbour> nearest;
+  for (const std::uint32_t id : best(cosines, count)) nearest.push_back({id, cosines[id]});
+  return nearest;
 }
 
 }  // namespace verbena::apps::word2vec

@@ -1,4 +1,4 @@
-// Words and their vectors: in memory, as text in word2vec's format, and which of them are near one another.
+// Words and their vectors: in memory, as files (vector_formats.hpp), and which of them are near one another.
 #pragma once
 
 #include <hwy/aligned_allocator.h>
@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/embedding/row_source.hpp"
+#include "apps/word2vec/vector_formats.hpp"
 
 namespace verbena::apps::word2vec {
 
@@ -37,13 +38,19 @@ class Vectors {
 /// Upper bound of the file's size, unless words are unusually long.
 std::uint64_t file_bytes(std::size_t words, std::size_t dimension);
 
-/// Lines: how many words and numbers there are; then a word and its numbers, separated by blanks. The file is
-/// there whole or not at all, and load() reads exactly the same numbers.
-absl::Status save(const std::string& path, const Vectors& vectors);
+/// Each file is there whole or not at all. load() reads exactly the same numbers, but not from arrays.
+absl::Status save(const std::string& path, const Vectors& vectors, VectorFormat format = VectorFormat::kText);
 
-/// Reads what save(), word2vec, fastText or gensim have written. NOT_FOUND; INVALID_ARGUMENT "file:line: what
-/// was expected, what was found".
-absl::StatusOr<Vectors> load(const std::string& path);
+/// What load() has found beside the vectors.
+struct VectorsFile {
+  VectorFormat format = VectorFormat::kText;
+  /// Words that were left out: they had come before, or have blanks in them, as some of GloVe's have.
+  std::uint64_t ignored_words = 0;
+};
+/// Reads what save(), word2vec, fastText, gensim or GloVe have written, as text or binary; the contents say
+/// which. Of a word that comes several times the first vector counts. NOT_FOUND; INVALID_ARGUMENT "file:line:
+/// what was expected, what was found", or of binary files "file: word N: …".
+absl::StatusOr<Vectors> load(const std::string& path, VectorsFile* file = nullptr);
 
 struct Neighbour {
   std::uint32_t word = 0;

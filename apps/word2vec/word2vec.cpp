@@ -113,6 +113,15 @@ absl::StatusOr<std::vector<std::uint32_t>> shown_words(const std::string& list,
   }
 }
 
+/// Says how the file of --load was read.
+void report_file(const VectorsFile& file, Reporter& reporter) {
+  reporter.summary("load_format", to_string(file.format));
+  if (file.ignored_words == 0) return;
+  reporter.summary("ignored_words", file.ignored_words);
+  reporter.print(fmt::format("{} words of --load had come before, or have blanks, and were left out",
+                             file.ignored_words));
+}
+
 class Word2Vec final : public EmbeddingApplication {
  public:
   Word2Vec() : EmbeddingApplication(Sequential{}) {}
@@ -148,7 +157,11 @@ class Word2Vec final : public EmbeddingApplication {
   }
   /// As checked by check_options().
   [[nodiscard]] Tokens tokens() const { return *parse_tokens(tokens_); }
-  /// Nothing is trained; vectors are only shown.
+  /// The usual one if the option is wrong.
+  [[nodiscard]] VectorFormat format() const {
+    return parse_format(output_format_, output_).value_or(VectorFormat::kText);
+  }
+  /// Nothing is trained; vectors are only shown, and maybe saved in another format.
   [[nodiscard]] bool only_shows() const { return training_.iterations == 0; }
   [[nodiscard]] std::string_view needs_less_memory() const override {
     return "a smaller --dimension or a larger --min-count";
@@ -157,6 +170,7 @@ class Word2Vec final : public EmbeddingApplication {
   absl::Status check_data(std::uint32_t workers) const override;
   absl::Status check_text(const Corpus& corpus) const;
   absl::Status check_vectors(const std::vector<std::string>& words) const;
+  absl::Status check_output(std::size_t words, std::size_t numbers) const;
   [[nodiscard]] absl::StatusOr<Corpus> read(std::uint32_t rank, std::uint32_t workers,
                                             const ReadProgress& progress = {}) const;
   absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
@@ -173,6 +187,7 @@ class Word2Vec final : public EmbeddingApplication {
   std::string data_ = kBundledChapters;
   std::string load_;
   std::string output_;
+  std::string output_format_ = "auto";
   std::string neighbours_;
   std::string tokens_ = "words";  // as for parse_tokens()
   std::int64_t top_words_ = 8;
@@ -189,7 +204,8 @@ Files Word2Vec::files() const {
   Files files;
   files.reads("--data", data_);
   files.reads("--load", load_);
-  files.writes("--output", output_);
+  if (output_.empty()) return files;
+  for (const std::string& path : files_of(output_, format())) files.writes("--output", path);
   return files;
 }
 
@@ -211,7 +227,8 @@ void Word2Vec::add_options(CLI::App& command) {
              "of words more frequent than this share of the text, some are left out; 0: none")
       ->capture_default_str();
   add_number(command, "--iterations", training_.iterations,
-             "passes over the text; 0, with --load: nothing is trained, only neighbours are printed")
+             "passes over the text; 0, with --load: nothing is trained, neighbours are printed, and --output "
+             "has the same vectors")
       ->capture_default_str();
   add_number(command, "--learning-rate", training_.learning_rate, "at first; falls evenly to nearly 0")
       ->capture_default_str();
@@ -238,11 +255,18 @@ void Word2Vec::add_options(CLI::App& command) {
       ->capture_default_str();
   command
       .add_option("--load", load_,
-                  "begin with the vectors of a text file in word2vec's format, of the same dimension; words "
-                  "that it lacks begin as without it, and so do all words' second vectors, as of neighbours")
+                  "begin with the vectors of a file of word2vec, text or binary, or of GloVe, of the same "
+                  "dimension; words that it lacks begin as without it, and so do all words' second vectors, "
+                  "as of neighbours")
       ->type_name("FILE");
-  command.add_option("--output", output_, "save the vectors as text, in word2vec's format")
-      ->type_name("FILE");
+  command.add_option("--output", output_, "save the vectors")->type_name("FILE");
+  command
+      .add_option("--output-format", output_format_,
+                  "of --output: text and binary are word2vec's; glove has no first line; npy and safetensors "
+                  "have an array, and the words in a file beside it; auto: as the name ends, .bin, .npy, "
+                  ".safetensors, else text")
+      ->capture_default_str()
+      ->type_name("FORMAT");
 }
 
 absl::Status Word2Vec::check_options() const {
@@ -265,8 +289,11 @@ absl::Status Word2Vec::check_options() const {
     return invalid("--held-out: expected 0 or more and less than 1", held_out_);
   }
   if (top_words_ < 0) return invalid("--top-words: expected 0 or more", top_words_);
+  if (!parse_format(output_format_, output_)) {
+    return invalid("--output-format: expected auto, text, binary, glove, npy or safetensors", output_format_);
+  }
   RETURN_IF_ERROR(check_schedule(training_, kMaxBatch));
-  return check_iterations(training_.iterations, {.load = load_, .output = output_});
+  return check_iterations(training_.iterations, load_);
 }
 
 absl::StatusOr<Corpus> Word2Vec::read(std::uint32_t rank, std::uint32_t workers,
@@ -284,7 +311,10 @@ absl::StatusOr<Corpus> Word2Vec::read(std::uint32_t rank, std::uint32_t workers,
 absl::Status Word2Vec::check_vectors(const std::vector<std::string>& words) const {
   const absl::StatusOr<Vectors> loaded = load(load_);
   if (!loaded.ok()) return loaded.status();
-  if (only_shows()) return shown_words(neighbours_, loaded->words(), tokens()).status();
+  if (only_shows()) {
+    RETURN_IF_ERROR(shown_words(neighbours_, loaded->words(), tokens()).status());
+    return check_output(loaded->words().size(), loaded->dimension());
+  }
   if (loaded->dimension() != dimension()) {
     return absl::InvalidArgumentError(
         fmt::format("{}:1: expected vectors of {} numbers, as --dimension says, found {}", load_, dimension_,
@@ -344,8 +374,14 @@ absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   if (!load_.empty()) {
     RETURN_IF_ERROR(check_vectors(corpus->vocabulary));
   }
+  return check_output(corpus->vocabulary.size(), dimension());
+}
+
+absl::Status Word2Vec::check_output(std::size_t words, std::size_t numbers) const {
   if (output_.empty()) return absl::OkStatus();
-  return OutputFile::check(output_, file_bytes(corpus->vocabulary.size(), dimension()));
+  for (const std::string& path : files_of(output_, format()))
+    RETURN_IF_ERROR(OutputFile::check(path, file_bytes(words, numbers)));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Job> Word2Vec::load_job(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const {
@@ -365,12 +401,14 @@ absl::StatusOr<Job> Word2Vec::load_job(std::uint32_t rank, std::uint32_t workers
               .chances = chances(job.counts, job.subsampling),
               .dimension = dimension(),
               .rank = rank};
+  VectorsFile file;
   if (!load_.empty()) {
-    absl::StatusOr<Vectors> loaded = load(load_);
+    absl::StatusOr<Vectors> loaded = load(load_, &file);
     if (!loaded.ok()) return loaded.status();
     job.loaded = *std::move(loaded);
   }
   if (rank == 0) {
+    if (job.loaded.has_value()) report_file(file, reporter);
     reporter.summary("dimension", dimension_);
     reporter.summary("format", corpus->format);
     reporter.summary("documents", documents);
@@ -525,9 +563,7 @@ absl::Status Word2Vec::present(const Job& job, RowStore& rows, Reporter& reporte
   Vectors vectors(job.words, dimension());
   RETURN_IF_ERROR(rows.read(kInputTable, vectors.row_size(), vectors.row(0)));
   report_untrained(job, vectors, reporter);
-  if (!output_.empty()) {
-    RETURN_IF_ERROR(save(output_, vectors));
-  }
+  if (!output_.empty()) RETURN_IF_ERROR(save(output_, vectors, format()));
   return show(vectors, reporter);
 }
 
@@ -551,8 +587,11 @@ absl::Status Word2Vec::show(const Vectors& vectors, Reporter& reporter) const {
 }
 
 absl::Status Word2Vec::show_loaded(Reporter& reporter) const {
-  const absl::StatusOr<Vectors> vectors = load(load_);
+  VectorsFile file;
+  const absl::StatusOr<Vectors> vectors = load(load_, &file);
   if (!vectors.ok()) return vectors.status();
+  if (!output_.empty()) RETURN_IF_ERROR(save(output_, *vectors, format()));
+  report_file(file, reporter);
   reporter.summary("dimension", vectors->dimension());
   reporter.summary("vocabulary", vectors->words().size());
   return show(*vectors, reporter);

@@ -21,6 +21,8 @@
 #include "apps/data/tokenizer.hpp"
 #include "apps/data/triples.hpp"
 #include "apps/kge/model.hpp"
+#include "apps/lda/model.hpp"
+#include "apps/mf/saved_model.hpp"
 #include "apps/word2vec/vectors.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/temporary_folder.hpp"
@@ -349,6 +351,44 @@ void kge_model(std::string_view bytes) {
   }
 }
 
+/// Whole embeddings, of whatever model and names the files say.
+void kge_embeddings(std::string_view bytes) {
+  static const MemoryFolder folder({"model.entities.tsv", "model.relations.tsv"});
+  folder.write(bytes);
+  const auto found = apps::kge::load(folder.path("model"));
+  if (!found.ok()) return require_expectation(found.status());
+  require(found->embeddings.entities() == found->entity_names.size() && !found->entity_names.empty(),
+          "entities");
+  require(found->embeddings.relations() == found->relation_names.size(), "relations");
+  for (std::size_t id = 0; id < found->entity_names.size(); ++id)
+    require(std::isfinite(found->embeddings.entity(id)[0]), "a value");
+}
+
+void lda_model(std::string_view bytes) {
+  static const MemoryFile file;
+  // A few bytes may ask for rows of 65,535 topics, for which it would be right to fill the memory.
+  constexpr std::size_t kMostBytes = 1000;
+  if (bytes.size() > kMostBytes || is_gzip(bytes)) return;
+  file.write(bytes);
+  auto found = apps::lda::load_model(file.path());
+  if (!found.ok()) return require_expectation(found.status());
+  std::uint64_t tokens = 0;
+  for (const std::int32_t total : found->counts.totals()) tokens += static_cast<std::uint64_t>(total);
+  require(tokens == found->header.tokens && found->counts.topics() == found->header.topics, "totals");
+  for (const std::string& word : found->words) require(!word.empty(), "an empty word");
+}
+
+/// The input is the users, then the items.
+void mf_model(std::string_view bytes) {
+  static const MemoryFolder folder({"model.users.tsv", "model.items.tsv"});
+  folder.write(bytes);
+  const auto found = apps::mf::SavedModel::load(folder.path("model"));
+  if (!found.ok()) return require_expectation(found.status());
+  require(!found->users().empty() && !found->items().empty() && found->rank() > 0, "nothing");
+  for (const apps::mf::Recommendation& one : found->recommend(0, {}, 3))
+    require(one.item < found->items().size() && std::isfinite(one.rating), "a recommendation");
+}
+
 void vectors(std::string_view bytes) {
   static const MemoryFile file;
   file.write(bytes);
@@ -382,8 +422,11 @@ std::span<const Target> file_targets() {
       {"checkpoint-manifest", checkpoint_manifest},
       {"corpus", corpus},
       {"examples", examples},
+      {"kge-embeddings", kge_embeddings},
       {"kge-model", kge_model},
+      {"lda-model", lda_model},
       {"lines", lines},
+      {"mf-model", mf_model},
       {"ratings", ratings},
       {"saved-state", saved_state},
       {"secret-file", secret_file},

@@ -36,13 +36,14 @@ class FilesFuzz : public ::testing::Test {
     verbena::testing::write_file(path(name), bytes);
   }
   [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
-  /// Expects one line that begins with a file of this test and a line number, and says what was expected.
+  /// Expects one line that begins with a file of this test and the number of a line, or of a word in a binary
+  /// file, and says what was expected.
   void expect_located(const absl::Status& status) const {
     const std::string message(status.message());
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
     EXPECT_TRUE(message.starts_with(folder_.path().string() + "/")) << message;
     EXPECT_THAT(message.substr(std::min(message.size(), folder_.path().string().size())),
-                ::testing::ContainsRegex("^/[a-z]+:[0-9]+: expected "));
+                ::testing::ContainsRegex("^/[a-z]+:( word )?[0-9]+: expected "));
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   }
   [[nodiscard]] absl::StatusOr<std::vector<std::string>> lines() const {
@@ -437,7 +438,9 @@ TEST_F(FilesFuzz, EmbeddingFiles) {
 
 TEST_F(FilesFuzz, VectorFiles) {
   constexpr int kRounds = verbena::testing::rounds(5'000);
-  Mutator mutator(9, {"3 2\na +1 -2.5\nb .5 1e-50\nc 3 4\n", "1 3\nark 1 2 3 \n", "2 1\r\nc\t1\r\na\t7\r\n"},
+  Mutator mutator(9,
+                  {"3 2\na +1 -2.5\nb .5 1e-50\nc 3 4\n", "1 3\nark 1 2 3 \n", "2 1\r\nc\t1\r\na\t7\r\n",
+                   "ark 1 2\ndove 3 4\n", std::string("2 1\na \0\0\x80\x3f\nb \0\0\0\0\n", 18)},
                   {" ", "\t", "\n", "a", "b", "nan", "inf", "1e99", "-", "0", "99999999999", "\xff"});
   int accepted = 0;
   for (int round = 0; round < kRounds; ++round) {

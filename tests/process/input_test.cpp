@@ -181,7 +181,7 @@ TEST_F(InputTest, WordVectors) {
   expect_refused(with({"--load", vectors, "--dimension", "3"}),
                  vectors + ":3: expected 3 numbers after the word");
   expect_refused({"run", "word2vec", "--load", vectors, "--iterations", "0"},
-                 "--output: expected none with --iterations 0");
+                 vectors + ":3: expected 3 numbers after the word");
   const Ended shown =
       run(VERBENA_PROGRAM, {"run", "word2vec", "--load", vectors, "--iterations", "0"}, folder_.path());
   EXPECT_EQ(shown.status, 2);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -37,13 +38,16 @@ struct Memory {
     std::mt19937_64 random(1);
     for (std::size_t id = 0; id < kEntities; ++id) fill(entity(id), 1, shape.entity_size(), random);
     const std::size_t lines = shape.model == Model::kRescal ? shape.dimension : 1;
-    for (std::size_t id = 0; id < kRelations; ++id) fill(relation(id), lines, shape.relation_size(), random);
+    const std::size_t numbers = shape.model == Model::kRotatE ? shape.dimension / 2 : shape.dimension;
+    for (std::size_t id = 0; id < kRelations; ++id)
+      fill(relation(id), lines, shape.relation_size(), random, numbers);
   }
-  void fill(float* row, std::size_t lines, std::size_t size, std::mt19937_64& random) const {
+  void fill(float* row, std::size_t lines, std::size_t size, std::mt19937_64& random,
+            std::optional<std::size_t> numbers = {}) const {
     std::uniform_real_distribution<float> parameter(-1, 1);
     std::uniform_real_distribution<float> sum(0.5F, 1);
     for (std::size_t line = 0; line < lines; ++line) {
-      for (std::size_t k = 0; k < shape.dimension; ++k) {
+      for (std::size_t k = 0; k < numbers.value_or(shape.dimension); ++k) {
         row[line * shape.entity_size() + k] = parameter(random);
         row[size + line * shape.entity_size() + k] = sum(random);
       }
@@ -90,6 +94,11 @@ class Reference {
     const double* t = entity(triple.tail);
     double sum = 0;
     for (std::size_t i = 0; i < shape_.dimension; ++i) {
+      if (shape_.model == Model::kTransE) sum -= std::fabs(h[i] + r[i] - t[i]);
+      if (shape_.model == Model::kRotatE && i % 2 == 0) {
+        using Complex = std::complex<double>;
+        sum -= std::abs(Complex(h[i], h[i + 1]) * std::polar(1.0, r[i / 2]) - Complex(t[i], t[i + 1]));
+      }
       if (shape_.model == Model::kDistMult) sum += h[i] * r[i] * t[i];
       if (shape_.model == Model::kComplEx && i % 2 == 0) {
         using Complex = std::complex<double>;
@@ -113,26 +122,29 @@ class Reference {
     return kEntities * shape_.entity_width() + id * shape_.relation_width();
   }
   [[nodiscard]] double loss_of(Side side, const Triple& triple, std::span<const std::uint32_t> wrong,
-                               Loss loss) const {
-    const double right = score(triple);
+                               const Step& step) const {
+    const Loss loss = step.loss;
+    const double margin = has_distance(shape_.model) ? double{step.margin} : 0;
+    const double right = score(triple) + margin;
     double sum = loss == Loss::kLogistic ? std::log1p(std::exp(-right)) : std::exp(right);
     for (const std::uint32_t answer : wrong) {
       Triple other = triple;
       (side == Side::kTail ? other.tail : other.head) = answer;
-      sum += loss == Loss::kLogistic ? std::log1p(std::exp(score(other))) : std::exp(score(other));
+      const double wrong_score = score(other) + margin;
+      sum += loss == Loss::kLogistic ? std::log1p(std::exp(wrong_score)) : std::exp(wrong_score);
     }
     return loss == Loss::kLogistic ? sum : std::log(sum) - right;
   }
   double train(Side side, const Triple& triple, std::span<const std::uint32_t> wrong, const Step& step) {
-    const double before = loss_of(side, triple, wrong, step.loss);
+    const double before = loss_of(side, triple, wrong, step);
     std::vector<double> gradient(numbers_.size());
     constexpr double kDistance = 1e-5;
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
       const double x = numbers_[i];
       numbers_[i] = x + kDistance;
-      const double above = loss_of(side, triple, wrong, step.loss);
+      const double above = loss_of(side, triple, wrong, step);
       numbers_[i] = x - kDistance;
-      gradient[i] = (above - loss_of(side, triple, wrong, step.loss)) / (2 * kDistance);
+      gradient[i] = (above - loss_of(side, triple, wrong, step)) / (2 * kDistance);
       numbers_[i] = x;
     }
     const auto apply = [&](std::size_t first, std::size_t size, double regularization) {
@@ -175,7 +187,8 @@ class KgeKernelTest : public ::testing::TestWithParam<Case> {
     return {.loss = GetParam().loss,
             .learning_rate = 0.05F,
             .regularization = 0.1F,
-            .relation_regularization = 0.03F};
+            .relation_regularization = 0.03F,
+            .margin = 2.5F};
   }
   /// All entities of a question are different.
   [[nodiscard]] static MiniBatch batch() {
@@ -236,6 +249,19 @@ TEST_P(KgeKernelTest, ScoresAreThoseOfTheFormula) {
   }
 }
 
+TEST_P(KgeKernelTest, ScoresAllAsOne) {
+  const Memory memory(shape());
+  Embeddings answers(shape(), kEntities, 1);
+  for (std::size_t id = 0; id < kEntities; ++id)
+    std::copy_n(memory.entity(id), shape().entity_size(), answers.entity(id));
+  const auto q = aligned_floats(shape().entity_size());
+  ask(shape(), Side::kHead, memory.entity(0), memory.relation(0), q.get());
+  std::vector<float> scores(kEntities);
+  score_all(shape(), q.get(), answers.entity(0), kEntities, scores.data());
+  for (std::size_t id = 0; id < kEntities; ++id)
+    EXPECT_EQ(scores[id], score(shape(), q.get(), answers.entity(id)));
+}
+
 TEST_P(KgeKernelTest, ComparesAsItScores) {
   const Memory memory(shape());
   Embeddings answers(shape(), kEntities, 1);
@@ -268,6 +294,10 @@ TEST_P(KgeKernelTest, KeepsPaddingZero) {
       ASSERT_EQ(memory.entity(id)[shape().entity_size() + k], 0.0F);
     }
   }
+  for (std::size_t id = 0; shape().model == Model::kRotatE && id < kRelations; ++id) {
+    for (std::size_t k = shape().dimension / 2; k < shape().relation_size(); ++k)
+      ASSERT_EQ(memory.relation(id)[k], 0.0F);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -276,7 +306,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{Model::kComplEx, 18, Loss::kSoftmax}, Case{Model::kComplEx, 50, Loss::kLogistic},
                       Case{Model::kDistMult, 1, Loss::kLogistic}, Case{Model::kDistMult, 17, Loss::kSoftmax},
                       Case{Model::kDistMult, 32, Loss::kLogistic}, Case{Model::kRescal, 1, Loss::kSoftmax},
-                      Case{Model::kRescal, 5, Loss::kLogistic}, Case{Model::kRescal, 18, Loss::kSoftmax}),
+                      Case{Model::kRescal, 5, Loss::kLogistic}, Case{Model::kRescal, 18, Loss::kSoftmax},
+                      Case{Model::kTransE, 1, Loss::kLogistic}, Case{Model::kTransE, 17, Loss::kSoftmax},
+                      Case{Model::kTransE, 32, Loss::kLogistic}, Case{Model::kRotatE, 2, Loss::kSoftmax},
+                      Case{Model::kRotatE, 18, Loss::kLogistic}, Case{Model::kRotatE, 50, Loss::kSoftmax}),
     [](const auto& test) {
       return fmt::format("{}{}{}", to_string(test.param.model), test.param.dimension,
                          test.param.loss == Loss::kSoftmax ? "softmax" : "logistic");

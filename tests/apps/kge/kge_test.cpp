@@ -79,6 +79,42 @@ TEST_F(KgeTest, DistMultKnowsNoDirection) {
   EXPECT_LT(objectives({"--model", "distmult"}).at("test_mrr"), 0.8);
 }
 
+TEST_F(KgeTest, LearnsWithDistances) {
+  // A circle is what RotatE can say best, and TransE not at all: for it the circle is cut.
+  std::filesystem::create_directory(path("line"));
+  for (const char* const name : {"train.txt", "valid.txt", "test.txt"}) {
+    std::ifstream circle(path(name));
+    std::ofstream line(path("line") + "/" + name);
+    std::string head;
+    std::string relation;
+    std::string tail;
+    while (circle >> head >> relation >> tail) {
+      const int way = std::stoi(tail.substr(1)) - std::stoi(head.substr(1));
+      if (way == std::stoi(relation)) line << head << '\t' << relation << '\t' << tail << '\n';
+    }
+  }
+  constexpr double kKnowsNothing = 0.08;
+  const std::vector<std::string> transe = {"--data",       path("line"), "--model",          "transe",
+                                           "--iterations", "60",         "--regularization", "0"};
+  const std::vector<std::string> rotate = {"--model", "rotate",           "--iterations",
+                                           "60",      "--regularization", "0"};
+  const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const std::vector<std::string> logistic = {"--loss", "logistic", "--margin", "4"};
+  EXPECT_GT(objectives(transe).at("test_mrr"), 3 * kKnowsNothing);
+  EXPECT_GT(objectives(with(transe, logistic)).at("test_mrr"), 3 * kKnowsNothing);
+  EXPECT_GT(objectives(rotate).at("test_mrr"), 0.7);
+  EXPECT_GT(objectives(with(rotate, logistic)).at("test_mrr"), 0.5);
+  const double of_job =
+      JobTest::train(*parsed(with(rotate, {"--output", path("rotate")})), {.workers = 2}).at("test_mrr");
+  EXPECT_GT(of_job, 0.6);
+  EXPECT_DOUBLE_EQ(
+      objectives({"--iterations", "0", "--load", path("rotate"), "--model", "rotate"}).at("test_mrr"),
+      of_job);
+}
+
 TEST_F(KgeTest, EvaluatesWhenAsked) {
   Recorder recorder;
   expect_evaluations_when_due(parsed_, recorder, "valid_mrr", {"train_loss"});
@@ -281,7 +317,17 @@ TEST_F(KgeTest, SaysWhenItDiverges) {
 
 TEST_F(KgeTest, RefusesImpossibleOptions) {
   const Refusals refusals = {
-      {{"--model", "transe"}, "--model: expected complex, distmult or rescal, found transe"},
+      {{"--model", "transh"}, "--model: expected complex, distmult, rescal, transe or rotate, found transh"},
+      {{"--model", "rotate", "--dimension", "31"},
+       "--dimension: expected an even number for rotate, found 31"},
+      {{"--model", "transe", "--margin", "3"},
+       "--margin: expected only with --model transe or rotate and --loss logistic"},
+      {{"--loss", "logistic", "--margin", "3"}, "--margin: expected only with --model transe or rotate"},
+      {{"--predict", path("answers")}, "--predict: expected only with --ask"},
+      {{"--top-answers", "3"}, "--top-answers: expected only with --ask"},
+      {{"--ask", path("questions")},
+       "--batch, --clocks-per-iteration, --dimension, --iterations, --regularization: expected only without "
+       "--ask, which trains nothing"},
       {{"--loss", "hinge"}, "--loss: expected softmax or logistic, found hinge"},
       {{"--dimension", "0"}, "--dimension: expected 1 to 65535, found 0"},
       {{"--dimension", "31"}, "--dimension: expected an even number for complex, found 31"},
@@ -290,7 +336,8 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--share-negatives", "0"}, "--share-negatives: expected 1 or more, found 0"},
       {{"--share-out", "none"}, "--share-out: expected auto, relations or entities, found none"},
       {{"--iterations", "0"}, "--iterations: expected 1 or more, or with --load 0, found 0"},
-      {{"--iterations", "0", "--load", "any", "--output", path("model")}, "--output: expected none with"},
+      {{"--iterations", "0", "--load", path("none"), "--output", path("model")},
+       path("none.entities.tsv") + ": cannot be read"},
       {{"--learning-rate", "nan"}, "--learning-rate: a number is expected"},
       {{"--regularization", "-1"}, "--regularization: expected 0 or more, found -1"},
       {{"--relation-regularization", "inf"}, "--relation-regularization: a number is expected, not \"inf\""},

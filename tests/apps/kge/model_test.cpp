@@ -56,6 +56,12 @@ TEST_P(ModelTest, LoadsToTheBitWhatWasSaved) {
   const absl::StatusOr<Embeddings> loaded = load(prefix_, GetParam(), names_);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   expect_equal(*loaded, embeddings);
+  const absl::StatusOr<SavedModel> whole = load(prefix_);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->entity_names, entities_);
+  EXPECT_EQ(whole->relation_names, relations_);
+  EXPECT_EQ(whole->embeddings.shape().model, GetParam().model);
+  expect_equal(whole->embeddings, embeddings);
   const RowSources sources = rows_from(*loaded);
   std::vector<float> row(GetParam().entity_width(), 1.0F);
   sources[kEntityTable].make(2, row);
@@ -94,7 +100,8 @@ TEST_P(ModelTest, FirstRowsAreSmallAndDifferent) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ModelTest,
                          ::testing::Values(Shape{Model::kComplEx, 6}, Shape{Model::kDistMult, 17},
-                                           Shape{Model::kRescal, 3}),
+                                           Shape{Model::kRescal, 3}, Shape{Model::kTransE, 17},
+                                           Shape{Model::kRotatE, 18}),
                          [](const auto& test) {
                            return fmt::format("{}{}", to_string(test.param.model), test.param.dimension);
                          });
@@ -155,11 +162,47 @@ TEST_F(ModelFilesTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(loaded().status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(ModelFilesTest, WhatSaysOfItselfWhatCannotBeIsRefused) {
+  const std::string path = entities_path(prefix_);
+  const auto head = [](std::string_view model, std::string_view dimension, std::string_view entities) {
+    return fmt::format("# verbena kge 1\tmodel={}\tdimension={}\tentities={}\n", model, dimension, entities);
+  };
+  const std::string rows = "a\t1\t2\nb\t3\t4\n";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"",
+       ":1: expected \"# verbena kge 1\", model=, dimension= and entities=, separated by tabs, found \"the "
+       "end"},
+      {"a\t1\t2\n", ":1: expected \"# verbena kge 1\", model="},
+      {head("other", "2", "2") + rows, ":1: expected \"# verbena kge 1\", model="},
+      {head("complex", "3", "2") + rows, ":1: expected"},
+      {head("rescal", "1025", "2") + rows, ":1: expected"},
+      {head("distmult", "0", "2") + rows, ":1: expected"},
+      {head("distmult", "2", "0"), ":1: expected"},
+      {head("distmult", "2", "3") + rows, ":4: expected 1 more entities, found the end of the file"},
+      {head("distmult", "2", "1") + rows, ":3: expected the end of the file after 1 entities"},
+      {head("distmult", "3", "2") + rows, ":2: expected 3 numbers after the name"},
+      {head("distmult", "2", "2") + "a\t1\t2\na\t3\t4\n", ":3: expected the name of one of the data's"},
+  };
+  for (const auto& [text, expected] : cases) {
+    write(text);
+    const absl::Status status = load(prefix_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path + expected));
+  }
+  write(head("complex", "2", "2") + rows);
+  EXPECT_THAT(std::string(load(prefix_).status().message()),
+              HasSubstr(relations_path(prefix_) + ":1: expected"))
+      << "the relations are of another model";
+  std::filesystem::remove(path);
+  EXPECT_EQ(load(prefix_).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST(ModelNamesTest, GoThereAndBack) {
-  for (const Model model : {Model::kComplEx, Model::kDistMult, Model::kRescal}) {
+  for (const Model model :
+       {Model::kComplEx, Model::kDistMult, Model::kRescal, Model::kTransE, Model::kRotatE}) {
     EXPECT_EQ(parse_model(to_string(model)), model);
   }
-  EXPECT_EQ(parse_model("transe"), std::nullopt);
+  EXPECT_EQ(parse_model("transh"), std::nullopt);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -144,6 +146,135 @@ TEST_F(MfTest, TheSavedModelPredictsAsReported) {
   }
   const double rmse = std::sqrt(sum / static_cast<double>(ratings.test.size()));
   EXPECT_NEAR(rmse, application->objectives(recorder.reports.back().sums).at("test_rmse"), 1e-5);
+}
+
+/// Trains a small model, and uses it as `verbena run mf --load` does.
+class MfUseTest : public MfTest {
+ protected:
+  MfUseTest() {
+    EXPECT_TRUE(
+        run_baseline(*parsed({"--rank", "2", "--iterations", "5", "--output", path("model")}), ignored_)
+            .ok());
+  }
+  /// An application that uses the model. Without --data, unless the arguments have it.
+  [[nodiscard]] std::unique_ptr<Application> using_model(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"--load", path("model")});
+    return with_options(make_mf(), std::move(arguments));
+  }
+  /// Checks and runs it.
+  std::map<std::string, double> use(const std::vector<std::string>& arguments, Recorder& recorder) {
+    const auto application = using_model(arguments);
+    EXPECT_EQ(application->iterations(), 0);
+    const absl::Status checked = application->check(1);
+    EXPECT_TRUE(checked.ok()) << checked;
+    const absl::Status status = run_baseline(*application, recorder);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(recorder.reports.size(), 1U);
+    return application->objectives(recorder.reports.at(0).sums);
+  }
+
+ private:
+  Recorder ignored_;
+};
+
+TEST_F(MfUseTest, PredictsEachRatingInItsOrder) {
+  std::ofstream(data(), std::ios::app) << "stranger\t7\t2\n7\tnews\t3\n";
+  Recorder recorder;
+  const double rmse = use({"--data", data(), "--predict", path("predicted")}, recorder).at("test_rmse");
+  double mean = 0;
+  auto users = saved_rows(path("model.users.tsv"), mean);
+  auto items = saved_rows(path("model.items.tsv"), mean);
+  users["stranger"] = items["news"] = {0, 0, 0};
+  std::ifstream ratings(data());
+  std::ifstream predictions(path("predicted"));
+  double squares = 0;
+  int count = 0;
+  std::string user;
+  std::string item;
+  for (double value = 0, predicted = 0; ratings >> user >> item >> value && predictions >> predicted;
+       ++count) {
+    const std::vector<double>& u = users.at(user);
+    const std::vector<double>& i = items.at(item);
+    ASSERT_NEAR(predicted, mean + u[0] + i[0] + u[1] * i[1] + u[2] * i[2], 1e-5);
+    squares += std::pow(value - predicted, 2);
+  }
+  EXPECT_EQ(count, 40'002);
+  EXPECT_FALSE(predictions >> user) << "more predictions than ratings";
+  EXPECT_NEAR(rmse, std::sqrt(squares / count), 1e-6);
+  EXPECT_EQ(recorder.summaries.at("test_ratings"), count);
+}
+
+TEST_F(MfUseTest, RecommendsTheBestItemsThatTheUserDoesNotHave) {
+  Recorder recorder;
+  use({"--data", data(), "--recommendations", path("all"), "--top-items", "3"}, recorder);
+  EXPECT_THAT(recorder.lines, ::testing::IsEmpty());
+  double mean = 0;
+  const auto users = saved_rows(path("model.users.tsv"), mean);
+  const auto items = saved_rows(path("model.items.tsv"), mean);
+  std::map<std::string, std::set<std::string>> known;
+  std::ifstream ratings(data());
+  std::string user;
+  std::string item;
+  for (double value = 0; ratings >> user >> item >> value;) known[user].insert(item);
+  std::map<std::string, std::vector<std::pair<double, std::string>>> recommended;
+  std::ifstream lines(path("all"));
+  for (double value = 0; lines >> user >> item >> value;) recommended[user].emplace_back(value, item);
+  ASSERT_EQ(recommended.size(), users.size());
+  for (const auto& [name, u] : users) {
+    std::vector<double> others;
+    for (const auto& [other, i] : items) {
+      if (!known[name].contains(other)) others.push_back(mean + u[0] + i[0] + u[1] * i[1] + u[2] * i[2]);
+    }
+    std::sort(others.rbegin(), others.rend());
+    const auto& found = recommended[name];
+    ASSERT_EQ(found.size(), std::min<std::size_t>(others.size(), 3)) << name;
+    for (std::size_t n = 0; n < found.size(); ++n) {
+      EXPECT_NEAR(found[n].first, others[n], 1e-4);
+      EXPECT_FALSE(known[name].contains(found[n].second)) << name << " has " << found[n].second;
+    }
+  }
+  // For some users, it is also printed, and the file has them alone.
+  Recorder some;
+  use({"--data", data(), "--recommend", "7,12", "--recommendations", path("some"), "--top-items", "3"}, some);
+  EXPECT_THAT(some.lines, ::testing::SizeIs(2));
+  const std::string best = recommended["12"][0].second;
+  EXPECT_THAT(some.lines.at(1), ::testing::StartsWith(fmt::format("{:<12} {} ", 12, best)));
+  EXPECT_EQ(some.summaries.at("recommendations").at("12").at(0), best);
+  EXPECT_THAT(contents(path("all")), HasSubstr(contents(path("some")).substr(0, 20)));
+  EXPECT_EQ(std::ranges::count(contents(path("some")), '\n'), 6);
+}
+
+TEST_F(MfUseTest, WorkersOfOtherRanksHaveNothingToDo) {
+  const auto application = using_model({"--recommend", "7"});
+  JobTest::train(*application, {.workers = 2});
+  EXPECT_THAT(recorders_[0].lines, ::testing::SizeIs(1));
+  EXPECT_THAT(recorders_[1].lines, ::testing::IsEmpty());
+  EXPECT_EQ(recorders_[1].reports.at(0).iteration, 0);
+}
+
+TEST_F(MfUseTest, RefusesWhatDoesNothing) {
+  const Parsed using_it = [&](std::vector<std::string> arguments) {
+    return using_model(std::move(arguments));
+  };
+  expect_refusals(
+      using_it,
+      {{{}, "--load: expected --data, whose ratings are predicted, --recommend or --recommendations"},
+       {{"--data", data(), "--rank", "2", "--iterations", "3"},
+        "--iterations, --rank: expected only without --load, which trains nothing"},
+       {{"--data", data(), "--no-biases"}, "--no-biases: expected only without --load"},
+       {{"--data", data(), "--top-items", "3"},
+        "--top-items: expected only with --recommend or --recommendations"},
+       {{"--recommend", "7", "--top-items", "0"}, "--top-items: expected 1 or more, found 0"},
+       {{"--recommend", "7", "--predict", path("p")}, "--predict: expected --data"},
+       {{"--recommend", "7,nobody"},
+        "--recommend: expected users of the model, separated by commas, found \"nobody\""},
+       {{"--recommend", "7", "--data", path("none")}, path("none")},
+       {{"--recommend", "7", "--recommendations", path("missing/file")}, path("missing")}});
+  expect_refusals(parsed_, {{{"--recommend", "7"}, "--recommend: expected only with --load"},
+                            {{"--predict", path("p")}, "--predict: expected only with --load"}});
+  std::filesystem::remove(path("model.items.tsv"));
+  EXPECT_THAT(std::string(using_model({"--recommend", "7"})->check(1).message()),
+              HasSubstr("model.items.tsv"));
 }
 
 /// A user or item without a training rating has no factors and no bias, so only the mean and the other side's

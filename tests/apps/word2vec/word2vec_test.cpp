@@ -133,6 +133,27 @@ TEST_F(Word2VecTest, CountsWordsBeforeSubsampling) {
   EXPECT_LT(some.sums.at("pairs"), 0.5 * all.sums.at("pairs"));
 }
 
+TEST_F(Word2VecTest, VectorsGoFromFormatToFormat) {
+  ASSERT_FALSE(objectives({"--output", path("model.bin")}).empty());
+  EXPECT_TRUE(contents(path("model.bin")).starts_with("32 10\n"));
+  const auto converted = [&](const std::string& from, const std::string& to, const std::string& format) {
+    const auto application =
+        with_options(make_word2vec(), {"--load", path(from), "--iterations", "0", "--output", path(to),
+                                       "--output-format", format, "--neighbours", "a0"});
+    EXPECT_TRUE(application->check(1).ok()) << application->check(1);
+    Recorder recorder;
+    EXPECT_TRUE(run_baseline(*application, recorder).ok());
+    return recorder.summaries.at("load_format");
+  };
+  EXPECT_EQ(converted("model.bin", "glove", "glove"), "binary");
+  EXPECT_EQ(converted("glove", "text", "auto"), "glove");
+  EXPECT_EQ(converted("text", "again.bin", "auto"), "text");
+  EXPECT_EQ(contents(path("again.bin")), contents(path("model.bin")));
+  converted("text", "a.npy", "auto");
+  EXPECT_EQ(contents(path("a.npy")).size(), 128 + 32 * 10 * sizeof(float));
+  EXPECT_EQ(contents(path("a.words.txt")).substr(0, 3), contents(path("text")).substr(6, 2) + "\n");
+}
+
 TEST_F(Word2VecTest, GoesOnFromWhatWasSaved) {
   EXPECT_GT(objectives({"--output", path("model")}).at("held_out_mrr"), kGroupKnown);
   const std::vector<std::string> little = {"--iterations", "1", "--learning-rate", "1e-9"};
@@ -537,8 +558,10 @@ TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
       {{"--subsample", "nan"}, "--subsample: a number is expected"},
       {{"--iterations", "0"}, "--iterations: expected 1 or more, or with --load 0, found 0"},
       {{"--iterations", "-1", "--load", path("damaged")}, "--iterations: expected 1 or more"},
-      {{"--iterations", "0", "--load", path("damaged"), "--output", path("model")},
-       "--output: expected none with"},
+      {{"--output", path("model"), "--output-format", "json"},
+       "--output-format: expected auto, text, binary, glove, npy or safetensors, found json"},
+      {{"--iterations", "0", "--load", path("damaged"), "--output", path("missing/model")},
+       "damaged:2: expected 2 numbers after the word"},
       {{"--learning-rate", "0"}, "--learning-rate: expected a number above 0, found 0"},
       {{"--batch", "0"}, "--batch: expected 1 to"},
       {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 to 100000, found 0"},

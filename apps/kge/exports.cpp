@@ -1,0 +1,312 @@
+#include "apps/kge/exports.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "apps/data/array_files.hpp"
+#include "apps/data/output_file.hpp"
+#include "apps/divergence.hpp"
+#include "base/decimal.hpp"
+#include "base/return_if_error.hpp"
+
+namespace verbena::apps::kge {
+namespace {
+
+constexpr std::array<std::pair<EmbeddingFormat, std::string_view>, 5> kFormats = {
+    {{EmbeddingFormat::kText, "text"},
+     {EmbeddingFormat::kNpy, "npy"},
+     {EmbeddingFormat::kSafetensors, "safetensors"},
+     {EmbeddingFormat::kOpenKe, "openke"},
+     {EmbeddingFormat::kDglKe, "dgl-ke"}}};
+
+/// What DGL-KE adds to gamma, which is 0 in the configuration that is written.
+constexpr double kDglKeEpsilon = 2;
+
+/// DGL-KE's names of the models.
+std::string_view dgl_ke_name(Model model) {
+  switch (model) {
+    case Model::kComplEx:
+      return "ComplEx";
+    case Model::kDistMult:
+      return "DistMult";
+    case Model::kRescal:
+      return "RESCAL";
+    case Model::kTransE:
+      return "TransE_l1";
+    case Model::kRotatE:
+      break;
+  }
+  return "RotatE";
+}
+
+/// A file in the folder of the prefix.
+std::string beside(const std::string& prefix, std::string_view name) {
+  return (std::filesystem::path(prefix).parent_path() / name).string();
+}
+
+/// The ids of rows in the order in which they are written.
+std::vector<std::size_t> order_of(const std::vector<std::string>& names) {
+  std::vector<std::size_t> in_file_order(names.size());
+  std::iota(in_file_order.begin(), in_file_order.end(), 0);
+  std::vector<std::size_t> order(names.size(), names.size());
+  for (std::size_t id = 0; id < names.size(); ++id) {
+    const auto number = base::parse_decimal<std::size_t>(names[id]);
+    if (!number || *number >= names.size() || order[*number] != names.size()) return in_file_order;
+    order[*number] = id;
+  }
+  return order;
+}
+
+/// How the numbers of a row are arranged.
+enum class Arrangement : std::uint8_t {
+  kPlain,      ///< as in memory, without padding
+  kRealFirst,  ///< all real parts, then all imaginary ones
+};
+
+/// The entities or the relations.
+class ExportedRows {
+ public:
+  ExportedRows(const Embeddings& embeddings, bool are_entities, std::vector<std::size_t> order)
+      : embeddings_(embeddings), are_entities_(are_entities), order_(std::move(order)) {}
+
+  [[nodiscard]] const std::vector<std::size_t>& order() const { return order_; }
+  [[nodiscard]] bool is_matrix() const { return !are_entities_ && model() == Model::kRescal; }
+  [[nodiscard]] bool is_complex() const {
+    return kge::is_complex(model()) && (are_entities_ || model() == Model::kComplEx);
+  }
+  /// Of a row, in the file.
+  [[nodiscard]] std::size_t numbers() const {
+    if (is_matrix()) return dimension() * dimension();
+    return !are_entities_ && model() == Model::kRotatE ? dimension() / 2 : dimension();
+  }
+  /// With a row for each, or a matrix.
+  [[nodiscard]] ArrayShape shape(std::string name) const {
+    ArrayShape shape{.name = std::move(name), .type = kFloatElement, .shape = {order_.size(), numbers()}};
+    if (is_matrix()) shape.shape = {order_.size(), dimension(), dimension()};
+    return shape;
+  }
+  /// With a row for each, also of matrices.
+  [[nodiscard]] ArrayShape flat_shape() const {
+    return {.name = {}, .type = kFloatElement, .shape = {order_.size(), numbers()}};
+  }
+  /// The numbers of the row that is written as the `place`-th.
+  void read(std::size_t place, Arrangement arrangement, float factor, std::vector<float>& row) const {
+    const std::size_t id = order_[place];
+    const float* const from = are_entities_ ? embeddings_.entity(id) : embeddings_.relation(id);
+    const std::size_t count = numbers();
+    row.clear();
+    for (std::size_t k = 0; k < count; ++k) {
+      std::size_t number = k;
+      if (arrangement == Arrangement::kRealFirst && is_complex())
+        number = k < count / 2 ? 2 * k : 2 * (k - count / 2) + 1;
+      if (is_matrix()) number = k / dimension() * padded(dimension()) + k % dimension();
+      row.push_back(factor * from[number]);
+    }
+  }
+
+ private:
+  [[nodiscard]] Model model() const { return embeddings_.shape().model; }
+  [[nodiscard]] std::size_t dimension() const { return embeddings_.shape().dimension; }
+
+  const Embeddings& embeddings_;
+  bool are_entities_;
+  std::vector<std::size_t> order_;
+};
+
+void write_rows(OutputFile& file, const ExportedRows& part, Arrangement arrangement, float factor = 1) {
+  std::vector<float> row;
+  for (std::size_t place = 0; place < part.order().size(); ++place) {
+    part.read(place, arrangement, factor, row);
+    file.write(as_text(std::span<const float>(row)));
+  }
+}
+
+void write_names(OutputFile& file, const ExportedRows& part, const std::vector<std::string>& names) {
+  for (const std::size_t id : part.order()) file.write(names[id] + '\n');
+}
+
+/// A number, a tab and a name a line.
+void write_numbered_names(OutputFile& file, const ExportedRows& part, const std::vector<std::string>& names) {
+  for (std::size_t place = 0; place < part.order().size(); ++place)
+    file.write(fmt::format("{}\t{}\n", place, names[part.order()[place]]));
+}
+
+/// How many there are; then a name, a tab and a number a line.
+void write_names_for_openke(OutputFile& file, const ExportedRows& part,
+                            const std::vector<std::string>& names) {
+  file.write(fmt::format("{}\n", part.order().size()));
+  for (std::size_t place = 0; place < part.order().size(); ++place)
+    file.write(fmt::format("{}\t{}\n", names[part.order()[place]], place));
+}
+
+/// A parameter of a module of OpenKE: numbers [first, last) of each row.
+void write_parameter(OutputFile& file, std::string_view name, const ExportedRows& part, std::size_t first,
+                     std::size_t last) {
+  file.write(fmt::format("\"{}\": [", name));
+  std::vector<float> row;
+  fmt::memory_buffer text;
+  for (std::size_t place = 0; place < part.order().size(); ++place) {
+    part.read(place, Arrangement::kRealFirst, 1, row);
+    text.clear();
+    const auto out = std::back_inserter(text);
+    text.append(std::string_view(place == 0 ? "[" : ", ["));
+    for (std::size_t k = first; k < last; ++k) fmt::format_to(out, "{}{}", k == first ? "" : ", ", row[k]);
+    text.push_back(']');
+    file.write({text.data(), text.size()});
+  }
+  file.write("]");
+}
+
+void write_for_openke(OutputFile& file, Model model, const ExportedRows& entities,
+                      const ExportedRows& relations) {
+  file.write("{");
+  const std::size_t half = entities.numbers() / 2;
+  if (model == Model::kComplEx) {
+    write_parameter(file, "ent_re_embeddings.weight", entities, 0, half);
+    file.write(", ");
+    write_parameter(file, "ent_im_embeddings.weight", entities, half, 2 * half);
+    file.write(", ");
+    write_parameter(file, "rel_re_embeddings.weight", relations, 0, half);
+    file.write(", ");
+    write_parameter(file, "rel_im_embeddings.weight", relations, half, 2 * half);
+  } else {
+    write_parameter(file, "ent_embeddings.weight", entities, 0, entities.numbers());
+    file.write(", ");
+    write_parameter(file, model == Model::kRescal ? "rel_matrices.weight" : "rel_embeddings.weight",
+                    relations, 0, relations.numbers());
+  }
+  // What OpenKE takes for half a turn.
+  if (model == Model::kRotatE)
+    file.write(fmt::format(", \"rel_embedding_range\": [{}]", std::numbers::pi_v<float>));
+  file.write("}\n");
+}
+
+/// What DGL-KE's tools want to know of a model.
+std::string configuration_for_dgl_ke(const std::string& prefix, const Shape& shape) {
+  const bool has_angles = shape.model == Model::kRotatE;
+  return nlohmann::json{{"model", dgl_ke_name(shape.model)},
+                        {"dataset", std::filesystem::path(prefix).filename().string()},
+                        {"emb_size", has_angles ? shape.dimension / 2 : shape.dimension},
+                        {"double_ent", has_angles},
+                        {"double_rel", false},
+                        {"gamma", 0.0},
+                        {"emap_file", "entities.tsv"},
+                        {"rmap_file", "relations.tsv"}}
+             .dump(4, ' ', false, nlohmann::json::error_handler_t::replace) +
+         "\n";
+}
+
+/// DGL-KE keeps angles in a unit that follows from gamma and the number of angles.
+float dgl_ke_factor(const Shape& shape) {
+  if (shape.model != Model::kRotatE) return 1;
+  return static_cast<float>(kDglKeEpsilon / (static_cast<double>(shape.dimension) / 2) / std::numbers::pi);
+}
+
+absl::Status check_finite(const std::string& prefix, const ExportedRows& part) {
+  std::vector<float> row;
+  for (std::size_t place = 0; place < part.order().size(); ++place) {
+    part.read(place, Arrangement::kPlain, 1, row);
+    if (!all_finite(row)) return diverged(fmt::format("{}: not written: {}", prefix, kNoNumbers));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string_view to_string(EmbeddingFormat format) {
+  for (const auto& [one, name] : kFormats) {
+    if (one == format) return name;
+  }
+  return "";
+}
+
+std::optional<EmbeddingFormat> parse_embedding_format(std::string_view name) {
+  for (const auto& [format, its_name] : kFormats) {
+    if (its_name == name) return format;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> files_of(const std::string& prefix, EmbeddingFormat format, Model model) {
+  switch (format) {
+    case EmbeddingFormat::kText:
+      break;
+    case EmbeddingFormat::kNpy:
+      return {prefix + ".entities.npy", prefix + ".relations.npy", prefix + ".entities.txt",
+              prefix + ".relations.txt"};
+    case EmbeddingFormat::kSafetensors:
+      return {prefix + ".safetensors", prefix + ".entities.txt", prefix + ".relations.txt"};
+    case EmbeddingFormat::kOpenKe:
+      return {prefix + ".json", beside(prefix, "entity2id.txt"), beside(prefix, "relation2id.txt")};
+    case EmbeddingFormat::kDglKe:
+      return {fmt::format("{}_{}_entity.npy", prefix, dgl_ke_name(model)),
+              fmt::format("{}_{}_relation.npy", prefix, dgl_ke_name(model)), beside(prefix, "entities.tsv"),
+              beside(prefix, "relations.tsv"), beside(prefix, "config.json")};
+  }
+  return {entities_path(prefix), relations_path(prefix)};
+}
+
+absl::Status save_as(EmbeddingFormat format, const std::string& prefix, const Embeddings& embeddings,
+                     const Names& names) {
+  if (format == EmbeddingFormat::kText) return save(prefix, embeddings, names);
+  const Shape& shape = embeddings.shape();
+  const ExportedRows entities(embeddings, true, order_of(names.entities));
+  const ExportedRows relations(embeddings, false, order_of(names.relations));
+  for (const ExportedRows* part : {&entities, &relations}) RETURN_IF_ERROR(check_finite(prefix, *part));
+  std::vector<OutputFile> files;
+  for (const std::string& path : files_of(prefix, format, shape.model)) {
+    absl::StatusOr<OutputFile> file = OutputFile::create(path);
+    if (!file.ok()) return file.status();
+    files.push_back(*std::move(file));
+  }
+  switch (format) {
+    case EmbeddingFormat::kText:
+      break;
+    case EmbeddingFormat::kNpy:
+      files[0].write(npy_header(entities.shape({})));
+      write_rows(files[0], entities, Arrangement::kPlain);
+      files[1].write(npy_header(relations.shape({})));
+      write_rows(files[1], relations, Arrangement::kPlain);
+      write_names(files[2], entities, names.entities);
+      write_names(files[3], relations, names.relations);
+      break;
+    case EmbeddingFormat::kSafetensors: {
+      const std::array<ArrayShape, 2> arrays = {entities.shape("entities"), relations.shape("relations")};
+      const absl::StatusOr<std::string> header = safetensors_header(arrays);
+      if (!header.ok()) return header.status();
+      files[0].write(*header);
+      write_rows(files[0], entities, Arrangement::kPlain);
+      write_rows(files[0], relations, Arrangement::kPlain);
+      write_names(files[1], entities, names.entities);
+      write_names(files[2], relations, names.relations);
+      break;
+    }
+    case EmbeddingFormat::kOpenKe:
+      write_for_openke(files[0], shape.model, entities, relations);
+      write_names_for_openke(files[1], entities, names.entities);
+      write_names_for_openke(files[2], relations, names.relations);
+      break;
+    case EmbeddingFormat::kDglKe:
+      files[0].write(npy_header(entities.flat_shape()));
+      write_rows(files[0], entities, Arrangement::kRealFirst);
+      files[1].write(npy_header(relations.flat_shape()));
+      write_rows(files[1], relations, Arrangement::kRealFirst, dgl_ke_factor(shape));
+      write_numbered_names(files[2], entities, names.entities);
+      write_numbered_names(files[3], relations, names.relations);
+      files[4].write(configuration_for_dgl_ke(prefix, shape));
+      break;
+  }
+  for (OutputFile& file : files) RETURN_IF_ERROR(file.commit());
+  return absl::OkStatus();
+}
+
+}  // namespace verbena::apps::kge
