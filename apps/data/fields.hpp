@@ -1,4 +1,4 @@
-// Fields of a line that are separated by blanks and tabs.
+// Fields of a line: between blanks and tabs, or between separators.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,15 @@ inline std::string_view next_field(std::string_view& text) {
       text.substr(static_cast<std::size_t>(begin - text.begin()), static_cast<std::size_t>(end - begin));
   text.remove_prefix(static_cast<std::size_t>(end - text.begin()));
   return field;
+}
+
+/// Takes what is before the first `separator` off the front of `text`, and the separator; all if there is
+/// none.
+inline std::string_view take_before(std::string_view& text, char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  const std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return part;
 }
 
 inline bool is_all_blank(std::string_view text) {

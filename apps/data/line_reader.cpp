@@ -59,7 +59,7 @@ absl::StatusOr<LineReader> LineReader::open(const std::string& path, ReadProgres
   return LineReader(path, std::move(file), file_bytes, std::move(progress));
 }
 
-absl::StatusOr<bool> LineReader::fill() {
+absl::StatusOr<bool> LineReader::fill(std::string_view place) {
   if (at_end_) return false;
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= begin_;
@@ -71,7 +71,8 @@ absl::StatusOr<bool> LineReader::fill() {
   if (count < 0 || code == Z_BUF_ERROR) {
     // If a stream ends too early, zlib reports Z_BUF_ERROR after its last whole piece.
     return absl::InvalidArgumentError(
-        fmt::format("{}:{}: expected text or whole gzip data, found {}", path_, line_number_ + 1,
+        fmt::format("{}:{}: expected text or whole gzip data, found {}", path_,
+                    place.empty() ? fmt::format("{}", line_number_ + 1) : fmt::format(" {}", place),
                     code == Z_ERRNO ? std::generic_category().message(errno) : std::string(reason)));
   }
   if (progress_) {
@@ -109,9 +110,9 @@ absl::StatusOr<bool> LineReader::next(std::string_view& line) {
   return true;
 }
 
-absl::StatusOr<std::string_view> LineReader::peek(std::size_t count) {
+absl::StatusOr<std::string_view> LineReader::peek(std::size_t count, std::string_view place) {
   while (end_ - begin_ < count) {
-    const absl::StatusOr<bool> more = fill();
+    const absl::StatusOr<bool> more = fill(place);
     if (!more.ok()) return more.status();
     if (!*more) break;
   }

@@ -27,8 +27,8 @@ class LineReader {
 
   /// For files that are no text after some lines: up to `count` of the bytes that follow; fewer only at the
   /// end of the file. They are valid until the next call, and stay until skip() takes them away.
-  /// INVALID_ARGUMENT if the file is damaged.
-  absl::StatusOr<std::string_view> peek(std::size_t count);
+  /// INVALID_ARGUMENT if the file is damaged: "path: PLACE: …", or, without a place, for the next line.
+  absl::StatusOr<std::string_view> peek(std::size_t count, std::string_view place = {});
   /// REQUIRES: peek() has shown so many bytes.
   void skip(std::size_t count) { begin_ += count; }
 
@@ -47,8 +47,9 @@ class LineReader {
   };
   LineReader(std::string path, std::unique_ptr<gzFile_s, Close> file, double total_bytes,
              ReadProgress progress);
-  /// Reads more bytes after the rest of an unfinished line; false at the end of the file.
-  absl::StatusOr<bool> fill();
+  /// Reads more bytes after the rest of an unfinished line; false at the end of the file. `place`: as for
+  /// peek().
+  absl::StatusOr<bool> fill(std::string_view place = {});
 
   std::string path_;
   std::unique_ptr<gzFile_s, Close> file_;

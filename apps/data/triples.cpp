@@ -9,10 +9,12 @@
 #include <system_error>
 #include <utility>
 
+#include "apps/data/fields.hpp"
 #include "apps/data/known_formats.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/name_ids.hpp"
 #include "apps/data/triple_layout.hpp"
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps {
@@ -20,6 +22,30 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kEndings = {".txt",    ".txt.gz", ".tsv",
                                                       ".tsv.gz", "2id.txt", "2id.txt.gz"};
+
+constexpr std::string_view kEntityNumbers = "entity2id.txt";
+constexpr std::string_view kRelationNumbers = "relation2id.txt";
+constexpr std::string_view kGzip = ".gz";
+
+/// Reads how many entities or relations an OpenKE file of names has; they are numbered from 0. So many lines
+/// must follow the number, so that nothing large is made of a small file.
+absl::StatusOr<std::uint64_t> read_count(LineReader& lines, const std::string& path, std::string_view what) {
+  std::string_view line;
+  absl::StatusOr<bool> more = lines.next(line);
+  if (!more.ok()) return more.status();
+  std::string_view rest = *more ? line : std::string_view();
+  const std::optional<std::uint64_t> count = base::parse_decimal<std::uint64_t>(next_field(rest));
+  if (!count || !is_all_blank(rest))
+    return lines.error(fmt::format("the number of {}", what), *more ? line : "the end of the file");
+  std::uint64_t found = 0;
+  for (more = lines.next(line); more.ok() && *more; more = lines.next(line)) {
+    if (!line.empty()) ++found;
+  }
+  if (!more.ok()) return more.status();
+  if (found == *count) return found;
+  return absl::InvalidArgumentError(
+      fmt::format("{}:1: expected the number of {} that follow, {}, found {}", path, what, found, *count));
+}
 
 absl::StatusOr<std::string> find_file(const std::string& folder, std::string_view name) {
   for (const std::string_view ending : kEndings) {
@@ -42,6 +68,7 @@ class TriplesReader {
     const absl::StatusOr<std::string> path = find_file(folder, name);
     if (!path.ok()) return path.status();
     RETURN_IF_ERROR(find_layout_of(*path));
+    has_counts_ = has_counts_ && layout_.count.has_value();
     absl::StatusOr<LineReader> lines = LineReader::open(*path, progress);
     if (!lines.ok()) return lines.status();
     bool ended = false;  // blank lines are allowed only at the end of a file
@@ -67,7 +94,42 @@ class TriplesReader {
                                                   lines->line_number() + 1, what, found));
   }
 
+  /// Adds what is in no triple. REQUIRES: all triples have been read.
+  absl::Status add_numbered(const std::string& folder) {
+    if (!has_counts_) return absl::OkStatus();
+    RETURN_IF_ERROR(add_numbered(folder, kEntityNumbers, "entities", graph_.entity_names, entities_));
+    return add_numbered(folder, kRelationNumbers, "relations", graph_.relation_names, relations_);
+  }
+
  private:
+  static absl::Status add_numbered(const std::string& folder, std::string_view file, std::string_view what,
+                                   const std::vector<std::string>& names, NameIds& ids) {
+    std::string path = fmt::format("{}/{}", folder, file);
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) path += kGzip;
+    if (!std::filesystem::exists(path, error)) return absl::OkStatus();
+    absl::StatusOr<LineReader> lines = LineReader::open(path);
+    if (!lines.ok()) return lines.status();
+    const absl::StatusOr<std::uint64_t> count = read_count(*lines, path, what);
+    if (!count.ok()) return count.status();
+    std::vector<bool> is_named(*count);
+    for (const std::string& name : names) {
+      const auto number = base::parse_decimal<std::uint64_t>(name);
+      if (!number || *number >= *count) {
+        return absl::InvalidArgumentError(
+            fmt::format("{}:1: expected a number of {} above those of the triples, found {}, and \"{}\" in a "
+                        "triple",
+                        path, what, *count, LineReader::printable(name)));
+      }
+      is_named[*number] = true;
+    }
+    for (std::uint64_t number = 0; number < *count; ++number) {
+      if (!is_named[number] && !ids.id(fmt::format("{}", number)).has_value())
+        return absl::InvalidArgumentError(fmt::format("{}:1: expected fewer than 2^32 {}", path, what));
+    }
+    return absl::OkStatus();
+  }
+
   /// The order of the columns is that of the first file, unless a header says otherwise.
   absl::Status find_layout_of(const std::string& path) {
     const absl::StatusOr<std::vector<std::string>> first = first_lines(path, kTriplesLookedAt);
@@ -109,6 +171,7 @@ class TriplesReader {
   NameIds relations_;
   TripleLayout first_order_;
   TripleLayout layout_;
+  bool has_counts_ = true;  ///< the triples' files, as OpenKE's have
 };
 
 }  // namespace
@@ -117,6 +180,10 @@ std::vector<std::string> triple_files(const std::string& folder) {
   std::vector<std::string> paths;
   for (const std::string_view name : {"train", "valid", "test"}) {
     for (const std::string_view ending : kEndings)
+      paths.push_back(fmt::format("{}/{}{}", folder, name, ending));
+  }
+  for (const std::string_view name : {kEntityNumbers, kRelationNumbers}) {
+    for (const std::string_view ending : {std::string_view(), kGzip})
       paths.push_back(fmt::format("{}/{}{}", folder, name, ending));
   }
   return paths;
@@ -130,6 +197,7 @@ absl::StatusOr<KnowledgeGraph> read_triples(const std::string& folder, const Rea
   for (const auto& [name, triples] : files) {
     RETURN_IF_ERROR(reader.read(folder, name, progress, *triples));
   }
+  RETURN_IF_ERROR(reader.add_numbered(folder));
   return graph;
 }
 

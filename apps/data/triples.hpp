@@ -19,7 +19,7 @@ struct Triple {
 };
 
 struct KnowledgeGraph {
-  std::vector<std::string> entity_names;  ///< of all three files, as they spell them
+  std::vector<std::string> entity_names;  ///< of all files, as they spell them
   std::vector<std::string> relation_names;
   std::vector<Triple> train;  ///< in file order
   std::vector<Triple> valid;
@@ -31,9 +31,11 @@ struct KnowledgeGraph {
 std::vector<std::string> triple_files(const std::string& folder);
 
 /// Reads FOLDER/train, FOLDER/valid and FOLDER/test, each named .txt, .txt.gz, .tsv or .tsv.gz, or train2id
-/// and so on as OpenKE names them. Lines are of three columns between tabs: head, relation, tail, unless a
-/// header or what is in the columns tells another order (docs/data.md). The same files give the same ids in
-/// every process. Errors: NOT_FOUND; INVALID_ARGUMENT "file:line: what was expected, what was found".
+/// and so on as OpenKE names them, and then entity2id.txt and relation2id.txt, maybe .gz, if they are there:
+/// those of their numbers that are in no triple follow the others, in their order. Lines are of three columns
+/// between tabs: head, relation, tail, unless a header or what is in the columns tells another order
+/// (docs/data.md). The same files give the same ids in every process. Errors: NOT_FOUND; INVALID_ARGUMENT
+/// "file:line: what was expected, what was found".
 absl::StatusOr<KnowledgeGraph> read_triples(const std::string& folder, const ReadProgress& progress = {});
 
 }  // namespace verbena::apps

@@ -28,6 +28,10 @@ constexpr std::array<std::pair<EmbeddingFormat, std::string_view>, 5> kFormats =
      {EmbeddingFormat::kOpenKe, "openke"},
      {EmbeddingFormat::kDglKe, "dgl-ke"}}};
 
+constexpr std::uint64_t kBytesPerJsonNumber = 17;  // "-1.17549435e-38, "
+constexpr std::uint64_t kBytesPerRow = 64;         // its name, and what stands around it
+constexpr std::uint64_t kBytesOfHeaders = 4096;
+
 /// What DGL-KE adds to gamma, which is 0 in the configuration that is written.
 constexpr double kDglKeEpsilon = 2;
 
@@ -51,6 +55,13 @@ std::string_view dgl_ke_name(Model model) {
 /// A file in the folder of the prefix.
 std::string beside(const std::string& prefix, std::string_view name) {
   return (std::filesystem::path(prefix).parent_path() / name).string();
+}
+
+/// Of an entity or a relation, in a file.
+std::size_t numbers_of(const Shape& shape, bool is_entity) {
+  if (is_entity) return shape.dimension;
+  if (shape.model == Model::kRescal) return shape.dimension * shape.dimension;
+  return shape.model == Model::kRotatE ? shape.dimension / 2 : shape.dimension;
 }
 
 /// The ids of rows in the order in which they are written.
@@ -84,10 +95,7 @@ class ExportedRows {
     return kge::is_complex(model()) && (are_entities_ || model() == Model::kComplEx);
   }
   /// Of a row, in the file.
-  [[nodiscard]] std::size_t numbers() const {
-    if (is_matrix()) return dimension() * dimension();
-    return !are_entities_ && model() == Model::kRotatE ? dimension() / 2 : dimension();
-  }
+  [[nodiscard]] std::size_t numbers() const { return numbers_of(embeddings_.shape(), are_entities_); }
   /// With a row for each, or a matrix.
   [[nodiscard]] ArrayShape shape(std::string name) const {
     ArrayShape shape{.name = std::move(name), .type = kFloatElement, .shape = {order_.size(), numbers()}};
@@ -134,10 +142,22 @@ void write_names(OutputFile& file, const ExportedRows& part, const std::vector<s
   for (const std::size_t id : part.order()) file.write(names[id] + '\n');
 }
 
-/// A number, a tab and a name a line.
+/// As Python's csv.reader() reads it: a quote at the beginning of a field would be none of the name, and text
+/// up to the next one would belong to it; a line's end would end it.
+std::string quoted(const std::string& name) {
+  if (name.find_first_of("\"\r\n") == std::string::npos) return name;
+  std::string text = "\"";
+  for (const char c : name) {
+    if (c == '"') text += '"';
+    text += c;
+  }
+  return text + '"';
+}
+
+/// A number, a tab and a name a line, for csv.reader(), which is how DGL-KE reads them.
 void write_numbered_names(OutputFile& file, const ExportedRows& part, const std::vector<std::string>& names) {
   for (std::size_t place = 0; place < part.order().size(); ++place)
-    file.write(fmt::format("{}\t{}\n", place, names[part.order()[place]]));
+    file.write(fmt::format("{}\t{}\n", place, quoted(names[part.order()[place]])));
 }
 
 /// How many there are; then a name, a tab and a number a line.
@@ -253,6 +273,20 @@ std::vector<std::string> files_of(const std::string& prefix, EmbeddingFormat for
               beside(prefix, "relations.tsv"), beside(prefix, "config.json")};
   }
   return {entities_path(prefix), relations_path(prefix)};
+}
+
+std::uint64_t files_bytes(EmbeddingFormat format, const Shape& shape, std::size_t entities,
+                          std::size_t relations) {
+  if (format == EmbeddingFormat::kText)
+    return entities_file_bytes(shape, entities) + relations_file_bytes(shape, relations);
+  const std::uint64_t bytes_per_number =
+      format == EmbeddingFormat::kOpenKe ? kBytesPerJsonNumber : sizeof(float);
+  return kBytesOfHeaders + kBytesPerRow * (entities + relations) +
+         bytes_per_number * (entities * numbers_of(shape, true) + relations * numbers_of(shape, false));
+}
+
+bool has_fixed_names(EmbeddingFormat format) {
+  return format == EmbeddingFormat::kOpenKe || format == EmbeddingFormat::kDglKe;
 }
 
 absl::Status save_as(EmbeddingFormat format, const std::string& prefix, const Embeddings& embeddings,

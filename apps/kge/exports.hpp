@@ -2,6 +2,7 @@
 // model.hpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,14 @@ std::optional<EmbeddingFormat> parse_embedding_format(std::string_view name);
 
 /// The files that save_as() writes for --output PREFIX. `model`: DGL-KE's files are named after it.
 std::vector<std::string> files_of(const std::string& prefix, EmbeddingFormat format, Model model);
+
+/// Upper bound of their sizes together, unless names are unusually long.
+std::uint64_t files_bytes(EmbeddingFormat format, const Shape& shape, std::size_t entities,
+                          std::size_t relations);
+
+/// Whether some of these files have names that do not begin with PREFIX, so that another model, or a data
+/// set, may have files of these names in the same folder.
+bool has_fixed_names(EmbeddingFormat format);
 
 /// Writes them; each is there whole or not at all. Rows of arrays are in the order of the names; but if these
 /// are the numbers from 0 on, each once, as in OpenKE's data, in the order of the numbers.

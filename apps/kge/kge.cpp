@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -39,6 +40,8 @@ constexpr double kDistanceRegularization = 0;
 /// The share of --regularization that matrices get by default. What a triple tells of one number of a matrix
 /// is a product of two small numbers: the whole regularization would shrink the matrix to nothing.
 constexpr double kMatrixRegularization = 0.02;
+/// Beyond it single precision would round distances away.
+constexpr double kMostMargin = 10'000;
 constexpr std::int64_t kMaxNegatives = 65'535;
 constexpr std::int64_t kMaxBatch = 65'535;
 
@@ -82,7 +85,7 @@ void report_untrained(const KnowledgeGraph& graph, Reporter& reporter) {
   reporter.summary("untrained_relations", relations);
   if (entities == 0 && relations == 0) return;
   reporter.print(fmt::format(
-      "{} of {} entities and {} of {} relations are in valid or test only: nothing is learnt of them",
+      "{} of {} entities and {} of {} relations are in no triple of train: nothing is learnt of them",
       entities, trained_entities.size(), relations, trained_relations.size()));
 }
 
@@ -164,6 +167,7 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
     return "a smaller --dimension or fewer triples";
   }
   absl::Status check_options() const override;
+  absl::Status check_output_folder() const;
   absl::Status check_data(std::uint32_t workers) const override;
   absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
   void share_out(Job& job, std::uint32_t workers) const;
@@ -213,6 +217,7 @@ std::string_view KnowledgeGraphEmbedding::why_idle(std::string_view option) cons
   const bool is_of_answers = option == "predict" || option == "top-answers";
   if (!answers()) {
     if (is_of_answers) return "expected only with --ask";
+    if (option == "output-format" && output_.empty()) return "expected only with --output";
     if (option != "margin" || (has_distance(model()) && loss_ == kLogistic)) return {};
     return "expected only with --model transe or rotate and --loss logistic";
   }
@@ -249,7 +254,8 @@ void KnowledgeGraphEmbedding::add_own_options(CLI::App& command) {
       "so many triples of a mini-batch share their wrong answers: there are fewer rows to pull and push")
       ->capture_default_str();
   add_number(command, "--iterations", training_.iterations,
-             "passes over the triples; 0, with --load: nothing is trained, only evaluated")
+             "passes over the triples; 0, with --load: nothing is trained, only evaluated, and --output has "
+             "the same embeddings, maybe in another format")
       ->capture_default_str();
   add_number(command, "--learning-rate", training_.learning_rate, "of Adagrad")->capture_default_str();
   add_number(command, "--margin", training_.margin,
@@ -310,13 +316,14 @@ void KnowledgeGraphEmbedding::add_own_options(CLI::App& command) {
       ->capture_default_str();
   command
       .add_option("--output", output_,
-                  "save the embeddings: as text, in PREFIX.entities.tsv and PREFIX.relations.tsv")
+                  "save the embeddings, as --output-format says: by default as text, in "
+                  "PREFIX.entities.tsv and PREFIX.relations.tsv")
       ->type_name("PREFIX");
   command
       .add_option(
           "--output-format", output_format_,
           "of --output: text, which --load reads; npy; safetensors; openke and dgl-ke: as these programs "
-          "load them")
+          "load them, with files in PREFIX's folder that have the same names for each model")
       ->capture_default_str()
       ->type_name("FORMAT");
 }
@@ -359,6 +366,9 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
   if (training_.share_negatives < 1) {
     return invalid("--share-negatives: expected 1 or more", training_.share_negatives);
   }
+  if (!(training_.margin >= 0 && training_.margin <= kMostMargin)) {
+    return invalid(fmt::format("--margin: expected 0 to {}", kMostMargin), training_.margin);
+  }
   const double of_entities = regularization_.value_or(0);
   if (!(of_entities >= 0) || !std::isfinite(of_entities)) {
     return invalid("--regularization: expected 0 or more", of_entities);
@@ -371,8 +381,21 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
   return check_iterations(training_.iterations, load_);
 }
 
+/// The files of names that OpenKE and DGL-KE want are named as those of a data set.
+absl::Status KnowledgeGraphEmbedding::check_output_folder() const {
+  if (output_.empty() || !has_fixed_names(format())) return absl::OkStatus();
+  const std::filesystem::path folder = std::filesystem::path(output_).parent_path();
+  std::error_code error;
+  if (!std::filesystem::equivalent(folder.empty() ? "." : folder, data_, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--output: expected another folder than that of --data, whose files of names "
+                  "--output-format {} might overwrite, found {}",
+                  output_format_, output_));
+}
+
 absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
   if (answers()) return kge::check(questions());
+  RETURN_IF_ERROR(check_output_folder());
   const absl::StatusOr<KnowledgeGraph> graph = read_triples(data_);
   if (!graph.ok()) return graph.status();
   const Shape shape = this->shape();
@@ -392,11 +415,11 @@ absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
     if (!loaded.ok()) return loaded.status();
   }
   if (output_.empty()) return absl::OkStatus();
-  // The first file is the largest, or the second.
-  const std::uint64_t file_bytes = std::max(entities_file_bytes(shape, graph->entity_names.size()),
-                                            relations_file_bytes(shape, graph->relation_names.size()));
+  // All lie in one folder.
+  const std::uint64_t bytes_of_files =
+      files_bytes(format(), shape, graph->entity_names.size(), graph->relation_names.size());
   for (const std::string& path : files_of(output_, format(), model()))
-    RETURN_IF_ERROR(OutputFile::check(path, file_bytes));
+    RETURN_IF_ERROR(OutputFile::check(path, bytes_of_files));
   return absl::OkStatus();
 }
 

@@ -12,11 +12,13 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "apps/data/fields.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/numbers.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
 #include "apps/divergence.hpp"
+#include "apps/enough_memory.hpp"
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
@@ -115,14 +117,6 @@ void write_part(OutputFile& file, const Part& part, const Shape& shape, const Ro
   file.write({text.data(), text.size()});
 }
 
-/// Takes the next field off the front of `line`.
-std::string_view take_field(std::string_view& line) {
-  const std::size_t end = std::min(line.find('\t'), line.size());
-  const std::string_view field = line.substr(0, end);
-  line.remove_prefix(std::min(end + 1, line.size()));
-  return field;
-}
-
 class PartReader {
  public:
   PartReader(const Part& part, const Shape& shape, LineReader lines)
@@ -159,7 +153,7 @@ class PartReader {
  private:
   template <class RowOf>
   absl::Status read_row(std::string_view line, const RowOf& row_of) {
-    const std::string_view name = take_field(line);
+    const std::string_view name = take_before(line, '\t');
     key_.assign(name);
     const auto found = ids_.find(key_);
     if (found == ids_.end()) {
@@ -168,7 +162,7 @@ class PartReader {
     float* const row = row_of(found->second);
     ids_.erase(found);
     for (std::size_t k = 0; k < part_.layout.numbers(); ++k) {
-      const std::string_view field = take_field(line);
+      const std::string_view field = take_before(line, '\t');
       const std::optional<float> number = parse_float(field);
       if (!number) {
         return lines_.error(fmt::format("{} numbers after the name", part_.layout.numbers()), field);
@@ -205,7 +199,7 @@ std::optional<Header> parse_header(std::string_view line, std::string_view what)
   const auto value_of = [&](std::string_view name) -> std::string_view {
     std::string_view rest = line;
     while (!rest.empty()) {
-      const std::string_view field = take_field(rest);
+      const std::string_view field = take_before(rest, '\t');
       if (field.starts_with(name) && field.substr(name.size()).starts_with('='))
         return field.substr(name.size() + 1);
     }
@@ -222,9 +216,10 @@ std::optional<Header> parse_header(std::string_view line, std::string_view what)
   return found;
 }
 
-/// Reads the first line, and the names of the rows. Whether there is a number for each, load() sees.
+/// Reads the first line, and the names of the rows. Each row has as many fields as it should, so that the
+/// memory for its numbers is in proportion to the file; whether they are numbers, load() sees.
 absl::StatusOr<Header> read_names(const std::string& path, std::string_view what,
-                                  std::vector<std::string>& names) {
+                                  Layout (*layout_of)(const Shape& shape), std::vector<std::string>& names) {
   absl::StatusOr<LineReader> lines = LineReader::open(path);
   if (!lines.ok()) return lines.status();
   std::string_view line;
@@ -236,10 +231,16 @@ absl::StatusOr<Header> read_names(const std::string& path, std::string_view what
     return lines->error(fmt::format("\"{}\", model=, dimension= and {}=, separated by tabs", kMagic, what),
                         first);
   }
+  const std::size_t numbers = layout_of(found->shape).numbers();
   for (more = lines->next(line); more.ok() && *more; more = lines->next(line)) {
     if (names.size() == found->rows)
       return lines->error(fmt::format("the end of the file after {} {}", found->rows, what), line);
-    names.emplace_back(take_field(line));
+    const auto fields = static_cast<std::size_t>(std::count(line.begin(), line.end(), '\t'));
+    if (fields != numbers) {
+      return lines->error(fmt::format("{} numbers after the name, each after a tab", numbers),
+                          fmt::format("{}", fields));
+    }
+    names.emplace_back(take_before(line, '\t'));
   }
   if (!more.ok()) return more.status();
   if (names.size() == found->rows) return *found;
@@ -347,11 +348,18 @@ absl::StatusOr<Embeddings> load(const std::string& prefix, const Shape& shape, c
 absl::StatusOr<SavedModel> load(const std::string& prefix) {
   std::vector<std::string> entities;
   std::vector<std::string> relations;
-  const absl::StatusOr<Header> of_entities = read_names(entities_path(prefix), "entities", entities);
+  const absl::StatusOr<Header> of_entities =
+      read_names(entities_path(prefix), "entities", entity_layout, entities);
   if (!of_entities.ok()) return of_entities.status();
-  const absl::StatusOr<Header> of_relations = read_names(relations_path(prefix), "relations", relations);
+  const absl::StatusOr<Header> of_relations =
+      read_names(relations_path(prefix), "relations", relation_layout, relations);
   if (!of_relations.ok()) return of_relations.status();
-  absl::StatusOr<Embeddings> embeddings = load(prefix, of_entities->shape, {entities, relations});
+  const Shape& shape = of_entities->shape;
+  const double bytes =
+      sizeof(float) * (static_cast<double>(entities.size()) * static_cast<double>(shape.entity_size()) +
+                       static_cast<double>(relations.size()) * static_cast<double>(shape.relation_size()));
+  RETURN_IF_ERROR(check_memory(bytes, fmt::format("{}: these embeddings need", prefix), "smaller ones"));
+  absl::StatusOr<Embeddings> embeddings = load(prefix, shape, {entities, relations});
   if (!embeddings.ok()) return embeddings.status();
   return SavedModel{.embeddings = *std::move(embeddings),
                     .entity_names = std::move(entities),

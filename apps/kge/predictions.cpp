@@ -102,9 +102,13 @@ class QuestionReader {
   Ids relations_;
 };
 
-/// The triples of a folder, with the ids that the embeddings have. Those of names that they lack are left
-/// out.
-KnowledgeGraph known_triples(const KnowledgeGraph& graph, const SavedModel& model) {
+/// The triples of a folder, with the ids that the embeddings have.
+struct KnownTriples {
+  KnowledgeGraph graph;
+  std::size_t ignored = 0;  ///< of entities or relations that the embeddings lack
+};
+
+KnownTriples known_triples(const KnowledgeGraph& graph, const SavedModel& model) {
   const Ids entity_ids = ids_of(model.entity_names);
   const Ids relation_ids = ids_of(model.relation_names);
   const auto places = [](const std::vector<std::string>& names, const Ids& ids) {
@@ -115,14 +119,30 @@ KnowledgeGraph known_triples(const KnowledgeGraph& graph, const SavedModel& mode
   };
   const auto entities = places(graph.entity_names, entity_ids);
   const auto relations = places(graph.relation_names, relation_ids);
-  KnowledgeGraph known;
+  KnownTriples known;
   for (const auto* triples : {&graph.train, &graph.valid, &graph.test}) {
     for (const auto& [head, relation, tail] : *triples) {
-      if (entities[head] && relations[relation] && entities[tail])
-        known.train.push_back({*entities[head], *relations[relation], *entities[tail]});
+      if (entities[head] && relations[relation] && entities[tail]) {
+        known.graph.train.push_back({*entities[head], *relations[relation], *entities[tail]});
+      } else {
+        ++known.ignored;
+      }
     }
   }
   return known;
+}
+
+/// Of --data; none without it.
+absl::StatusOr<KnownTriples> read_known_triples(const PredictionOptions& options, const SavedModel& model) {
+  if (options.data.empty()) return KnownTriples();
+  const absl::StatusOr<KnowledgeGraph> graph = read_triples(options.data);
+  if (!graph.ok()) return graph.status();
+  KnownTriples known = known_triples(*graph, model);
+  if (!known.graph.train.empty()) return known;
+  return absl::InvalidArgumentError(
+      fmt::format("{}: expected triples of entities and relations of the embeddings {}, found {} triples "
+                  "without any",
+                  options.data, options.load, known.ignored));
 }
 
 class Answerer {
@@ -172,7 +192,7 @@ absl::Status check(const PredictionOptions& options) {
   if (!model.ok()) return model.status();
   const absl::StatusOr<std::vector<AskedTriple>> questions = QuestionReader(*model).read(options.ask);
   if (!questions.ok()) return questions.status();
-  if (!options.data.empty()) RETURN_IF_ERROR(read_triples(options.data).status());
+  RETURN_IF_ERROR(read_known_triples(options, *model).status());
   if (options.predict.empty()) return absl::OkStatus();
   return OutputFile::check(options.predict, questions->size() * kLeastLineBytes);
 }
@@ -182,18 +202,14 @@ absl::Status predict(const PredictionOptions& options, Reporter& reporter, const
   if (!model.ok()) return model.status();
   const absl::StatusOr<std::vector<AskedTriple>> questions = QuestionReader(*model).read(options.ask);
   if (!questions.ok()) return questions.status();
-  KnowledgeGraph known;
-  if (!options.data.empty()) {
-    const absl::StatusOr<KnowledgeGraph> graph = read_triples(options.data);
-    if (!graph.ok()) return graph.status();
-    known = known_triples(*graph, *model);
-  }
+  const absl::StatusOr<KnownTriples> known = read_known_triples(options, *model);
+  if (!known.ok()) return known.status();
   absl::StatusOr<OutputFile> file = absl::UnknownError("not asked for");
   if (!options.predict.empty()) {
     file = OutputFile::create(options.predict);
     if (!file.ok()) return file.status();
   }
-  const KnownAnswers known_answers(known);
+  const KnownAnswers known_answers(known->graph);
   Answerer answerer(*model, known_answers, static_cast<std::size_t>(options.top_answers));
   double done = 0;
   for (const AskedTriple& question : *questions) {
@@ -211,11 +227,18 @@ absl::Status predict(const PredictionOptions& options, Reporter& reporter, const
     });
     if (file.ok()) RETURN_IF_ERROR(file->status());
   }
+  if (known->ignored > 0) {
+    reporter.print(
+        fmt::format("{} of {} triples of --data have names that are not in the embeddings, and are "
+                    "ignored",
+                    known->ignored, known->ignored + known->graph.train.size()));
+  }
   reporter.summary("model", to_string(model->embeddings.shape().model));
   reporter.summary("dimension", model->embeddings.shape().dimension);
   reporter.summary("entities", model->entity_names.size());
   reporter.summary("relations", model->relation_names.size());
   reporter.summary("questions", questions->size());
+  if (!options.data.empty()) reporter.summary("ignored_triples", known->ignored);
   reporter.iteration({.iteration = 0});
   return file.ok() ? file->commit() : absl::OkStatus();
 }

@@ -85,6 +85,24 @@ absl::StatusOr<Loaded> load(const InferenceOptions& options, const ReadProgress&
                 .tokens = known_tokens};
 }
 
+/// Predicts half of the words of each document from the other half. CANCELLED when `stop` is set.
+absl::StatusOr<HeldOutSums> predict_halves(const Documents& documents, std::uint64_t seed,
+                                           const Priors& priors, std::size_t vocabulary, WordCounts& counts,
+                                           Reporter& reporter, const std::atomic<bool>& stop) {
+  HeldOutEvaluator evaluator(vocabulary, priors);
+  HeldOutSums all;
+  const std::size_t count = documents.words.size();
+  for (std::size_t d = 0; d < count; ++d) {
+    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+    reporter.progress("predicting words", static_cast<double>(d), static_cast<double>(count));
+    const absl::StatusOr<HeldOutSums> sums = evaluator.evaluate({halve(documents.words[d], seed, d)}, counts);
+    if (!sums.ok()) return sums.status();
+    all.log_likelihood += sums->log_likelihood;
+    all.tokens += sums->tokens;
+  }
+  return all;
+}
+
 }  // namespace
 
 Documents documents_of(Corpus corpus, const std::vector<std::string>& words, Tokens tokens) {
@@ -146,11 +164,8 @@ absl::Status infer(const InferenceOptions& options, Reporter& reporter, const st
   const Documents& documents = loaded->documents;
   const Priors priors{.alpha = static_cast<float>(model.header.alpha),
                       .beta = static_cast<float>(model.header.beta)};
-  std::vector<HeldOutDocument> halves;
-  for (std::size_t d = 0; d < documents.words.size(); ++d)
-    halves.push_back(halve(documents.words[d], options.seed, d));
   const absl::StatusOr<HeldOutSums> predicted =
-      HeldOutEvaluator(model.words.size(), priors).evaluate(halves, model.counts);
+      predict_halves(documents, options.seed, priors, model.words.size(), model.counts, reporter, stop);
   if (!predicted.ok()) return predicted.status();
   if (!options.document_topics.empty()) {
     RETURN_IF_ERROR(save_document_topics(options.document_topics, documents, priors, model.words.size(),

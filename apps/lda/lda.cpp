@@ -261,8 +261,8 @@ void Lda::add_own_options(CLI::App& command) {
   command
       .add_option(
           "--load", load_,
-          "a model that --output has saved: nothing is trained; the topics of the documents, which may "
-          "be new ones, are found with it")
+          "a model that --output has saved, with the same --tokens: nothing is trained; the topics of the "
+          "documents, which may be new ones, are found with it")
       ->type_name("FILE");
 }
 

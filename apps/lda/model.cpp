@@ -11,8 +11,10 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "apps/data/fields.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/numbers.hpp"
+#include "apps/enough_memory.hpp"
 #include "apps/lda/trainer.hpp"
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
@@ -21,14 +23,6 @@ namespace verbena::apps::lda {
 namespace {
 
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
-
-/// Takes what is before the separator off the front of `text`, and the separator.
-std::string_view take(std::string_view& text, char separator) {
-  const std::size_t end = std::min(text.find(separator), text.size());
-  const std::string_view part = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return part;
-}
 
 struct Head {
   ModelHeader model;
@@ -41,7 +35,7 @@ std::optional<Head> parse_head(std::string_view line) {
       "# verbena lda 1", "topics=", "alpha=", "beta=", "words=", "tokens="};
   std::array<std::string_view, kNames.size()> values;
   for (std::size_t i = 0; i < kNames.size(); ++i) {
-    const std::string_view field = take(line, '\t');
+    const std::string_view field = take_before(line, '\t');
     if (!field.starts_with(kNames[i])) return std::nullopt;
     values[i] = field.substr(kNames[i].size());
   }
@@ -87,6 +81,13 @@ class RowReader {
           fmt::format("{}:1: expected the counts of {} tokens, as this line says, found {}", path_,
                       head_.model.tokens, tokens_));
     }
+    // Most counts are 0, and not in the file: a small file may need much memory.
+    const double bytes =
+        static_cast<double>(words_.size()) * static_cast<double>(head_.model.topics) * sizeof(std::int32_t) +
+        static_cast<double>(entries_.size() * sizeof(Entry));
+    RETURN_IF_ERROR(check_memory(
+        bytes, fmt::format("{}: {} words and {} topics need", path_, words_.size(), head_.model.topics),
+        "a smaller model"));
     LocalCounts counts(words_.size(), head_.model.topics);
     std::vector<Key> words(words_.size());
     for (Key word = 0; word < words.size(); ++word) words[word] = word;
@@ -108,12 +109,12 @@ class RowReader {
 
   absl::Status read_row(std::string_view line) {
     const std::string_view whole = line;
-    const std::string word(take(line, '\t'));
+    const std::string word(take_before(line, '\t'));
     if (word.empty() || !known_.insert(word).second) return lines_.error("another word", whole);
     const std::size_t first = entries_.size();
     while (!line.empty()) {
-      std::string_view pair = take(line, ' ');
-      const auto topic = base::parse_decimal<std::size_t>(take(pair, ':'));
+      std::string_view pair = take_before(line, ' ');
+      const auto topic = base::parse_decimal<std::size_t>(take_before(pair, ':'));
       const auto count = base::parse_decimal<std::int32_t>(pair);
       const bool is_next = entries_.size() == first || (topic && *topic > entries_.back().topic);
       if (!topic || !count || *topic >= head_.model.topics || *count < 1 || !is_next) {

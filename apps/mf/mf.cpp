@@ -428,12 +428,11 @@ absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
   absl::Status enough = check_memory(bytes, "this model and data need", "a smaller --rank");
   if (!enough.ok()) return enough;
   if (output_.empty()) return absl::OkStatus();
-  const std::pair<std::string, std::size_t> files[] = {{users_path(output_), ratings->user_names.size()},
-                                                       {items_path(output_), ratings->item_names.size()}};
-  for (const auto& [path, rows] : files) {
-    RETURN_IF_ERROR(OutputFile::check(path, model_file_bytes(rows, format)));
-  }
-  return absl::OkStatus();
+  // Both lie in one folder.
+  const std::uint64_t file_bytes =
+      model_file_bytes(ratings->user_names.size() + ratings->item_names.size(), format);
+  RETURN_IF_ERROR(OutputFile::check(users_path(output_), file_bytes));
+  return OutputFile::check(items_path(output_), file_bytes);
 }
 
 std::map<std::string, double> MatrixFactorization::objectives(

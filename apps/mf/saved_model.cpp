@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "apps/data/fields.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/numbers.hpp"
 #include "apps/embedding/best.hpp"
@@ -14,24 +15,13 @@
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps::mf {
-namespace {
-
-/// Takes the next field off the front of `line`.
-std::string_view take_field(std::string_view& line) {
-  const std::size_t end = std::min(line.find('\t'), line.size());
-  const std::string_view field = line.substr(0, end);
-  line.remove_prefix(std::min(end + 1, line.size()));
-  return field;
-}
-
-}  // namespace
-
 /// Reads both files; what the first says of the model, the second must say, too.
 class SavedModelReader {
  public:
   absl::StatusOr<SavedModel> read(const std::string& prefix) {
     RETURN_IF_ERROR(read_side(users_path(prefix), "user", model_.users_));
     RETURN_IF_ERROR(read_side(items_path(prefix), "item", model_.items_));
+    find_untrained_items();
     return std::move(model_);
   }
 
@@ -54,6 +44,16 @@ class SavedModelReader {
     for (std::size_t id = 0; id < side.names.size(); ++id)
       std::copy_n(numbers.data() + id * model_.rank_, model_.rank_, side.factors.get() + id * stride);
     return absl::OkStatus();
+  }
+
+  void find_untrained_items() {
+    const SavedModel::Side& items = model_.items_;
+    for (std::uint32_t item = 0; item < items.names.size(); ++item) {
+      const float* const factors = model_.row(items, item);
+      model_.is_untrained_.push_back(
+          (items.biases.empty() || items.biases[item] == 0) &&
+          std::all_of(factors, factors + model_.rank_, [](float factor) { return factor == 0; }));
+    }
   }
 
   static absl::Status ends_before(const std::string& path, const LineReader& lines,
@@ -111,12 +111,12 @@ class SavedModelReader {
   absl::Status read_row(const LineReader& lines, std::string_view line, std::string_view what,
                         SavedModel::Side& side, std::vector<float>& numbers) const {
     const std::string_view whole = line;
-    const std::string name(take_field(line));
+    const std::string name(take_before(line, '\t'));
     if (!side.ids.emplace(name, static_cast<std::uint32_t>(side.names.size())).second)
       return lines.error(fmt::format("the name of another {}", what), name);
     side.names.push_back(name);
     const auto add = [&](std::vector<float>& to) {
-      const std::optional<float> number = parse_float(take_field(line));
+      const std::optional<float> number = parse_float(take_before(line, '\t'));
       if (number) to.push_back(*number);
       return number.has_value();
     };
@@ -160,17 +160,11 @@ float SavedModel::rating(std::optional<std::uint32_t> user, std::optional<std::u
   return rating;
 }
 
-bool SavedModel::is_untrained(std::uint32_t item) const {
-  const float* const factors = row(items_, item);
-  return (items_.biases.empty() || items_.biases[item] == 0) &&
-         std::all_of(factors, factors + rank_, [](float factor) { return factor == 0; });
-}
-
 std::vector<Recommendation> SavedModel::recommend(std::uint32_t user, std::span<const std::uint32_t> left_out,
                                                   std::size_t count) const {
   std::vector<float> ratings(items_.names.size());
   for (std::uint32_t item = 0; item < ratings.size(); ++item)
-    ratings[item] = is_untrained(item) ? kNoAnswer : rating(user, item);
+    ratings[item] = is_untrained_[item] ? kNoAnswer : rating(user, item);
   for (const std::uint32_t item : left_out) ratings[item] = kNoAnswer;
   std::vector<Recommendation> result;
   for (const std::uint32_t item : best(ratings, count)) result.push_back({item, ratings[item]});

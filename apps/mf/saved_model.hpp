@@ -57,12 +57,12 @@ class SavedModel {
   };
   SavedModel() = default;
   [[nodiscard]] const float* row(const Side& side, std::uint32_t id) const;
-  [[nodiscard]] bool is_untrained(std::uint32_t item) const;
 
   double mean_ = 0;
   std::size_t rank_ = 0;
   Side users_;
   Side items_;
+  std::vector<bool> is_untrained_;  ///< by item
 };
 
 }  // namespace verbena::apps::mf

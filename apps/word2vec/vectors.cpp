@@ -29,14 +29,14 @@ namespace {
 
 constexpr std::uint64_t kBytesPerNumber = 16;  // "-1.17549435e-38" and a blank
 constexpr std::uint64_t kBytesPerWord = 64;
+constexpr std::uint64_t kBytesOfHeader = 4096;
 constexpr std::size_t kMostWordBytes = std::size_t{1} << 16;  // of a word in a binary file
-constexpr std::size_t kBytesLookedAt = std::size_t{1} << 16;
 
 bool has_blanks(std::string_view word) {
   return word.find_first_of(" \t\r\n") != std::string_view::npos;
 }
 
-/// What is in no text.
+/// What is in no text, but in most numbers as bytes.
 bool has_control_characters(std::string_view bytes) {
   return std::any_of(bytes.begin(), bytes.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -44,13 +44,50 @@ bool has_control_characters(std::string_view bytes) {
   });
 }
 
+/// How many of the fields behind the first one are numbers.
+std::size_t numbers_in(std::string_view line) {
+  next_field(line);
+  std::size_t numbers = 0;
+  for (std::string_view field = next_field(line); !field.empty(); field = next_field(line)) {
+    if (parse_float(field)) ++numbers;
+  }
+  return numbers;
+}
+
+/// Where a word of a binary file is.
+struct BinaryWord {
+  std::size_t begin = 0;  ///< behind newlines: word2vec writes one after the numbers, gensim does not
+  std::size_t end = 0;    ///< of the blank behind it; npos: there is none
+};
+BinaryWord find_binary_word(std::string_view bytes) {
+  const std::size_t begin = std::min(bytes.find_first_not_of('\n'), bytes.size());
+  return {.begin = begin, .end = bytes.find(' ', begin)};
+}
+
+/// Whether these bytes are words and `number_bytes` behind each. `words`: how many there are in the file,
+/// which ends with these bytes if `is_end`.
+bool are_binary_rows(std::string_view bytes, std::uint64_t words, std::size_t number_bytes, bool is_end) {
+  std::uint64_t found = 0;
+  for (; found < words; ++found) {
+    const BinaryWord word = find_binary_word(bytes);
+    const bool is_whole = word.end != std::string_view::npos && bytes.size() - word.end > number_bytes;
+    if (!is_whole) return !is_end && found > 0;
+    const std::string_view text = bytes.substr(word.begin, word.end - word.begin);
+    if (text.empty() || text.find('\n') != std::string_view::npos || has_control_characters(text))
+      return false;
+    bytes.remove_prefix(word.end + 1 + number_bytes);
+  }
+  return is_end && bytes.find_first_not_of('\n') == std::string_view::npos;
+}
+
 /// Whether a line, or the beginning of one, is a word and numbers. `dimension`: how many a whole line has.
 bool is_text_row(std::string_view line, bool is_whole, std::size_t dimension) {
   if (next_field(line).empty()) return false;
   std::size_t numbers = 0;
-  for (std::string_view field = next_field(line); !field.empty(); field = next_field(line), ++numbers) {
-    const bool may_be_cut = !is_whole && line.empty();
-    if (!may_be_cut && !parse_float(field)) return false;
+  for (std::string_view field = next_field(line); !field.empty(); field = next_field(line)) {
+    if (!is_whole && line.empty()) break;  // it may be cut
+    if (!parse_float(field)) return false;
+    ++numbers;
   }
   return numbers > 0 && (!is_whole || numbers == dimension);
 }
@@ -65,7 +102,12 @@ class VectorReader {
     if (!more.ok()) return more.status();
     RETURN_IF_ERROR(read_first_line(*more));
     RETURN_IF_ERROR(format_ == VectorFormat::kBinary ? read_binary() : read_text());
-    file = {.format = format_, .ignored_words = ignored_};
+    if (words_.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}:{}: expected a word without blanks, here or later, found none", path_,
+                      format_ == VectorFormat::kBinary ? " word 1" : "2"));
+    }
+    file = {.format = format_, .ignored_words = ignored_, .first_ignored = std::move(first_ignored_)};
     Vectors vectors(std::move(words_), dimension_);
     for (std::size_t id = 0; id < vectors.words().size(); ++id)
       std::copy_n(numbers_.data() + id * dimension_, dimension_, vectors.row(id));
@@ -99,13 +141,20 @@ class VectorReader {
     return read_row(line_);
   }
 
+  /// Text or binary. A row of text tells, and else rows of bytes. If it is neither, the file is damaged: it
+  /// is called text if there are numbers in the second line, or nothing that is in no text.
   absl::Status find_format() {
-    const absl::StatusOr<std::string_view> bytes = lines_.peek(kBytesLookedAt);
+    const std::size_t number_bytes = dimension_ * sizeof(float);
+    const std::size_t looked_at = kMostWordBytes + number_bytes;
+    const absl::StatusOr<std::string_view> bytes = lines_.peek(looked_at);
     if (!bytes.ok()) return bytes.status();
+    const bool is_end = bytes->size() < looked_at;
     const std::size_t end = bytes->find('\n');
     std::string_view row = bytes->substr(0, end);
     if (row.ends_with('\r')) row.remove_suffix(1);
-    if (!is_text_row(row, end != std::string_view::npos, dimension_) && has_control_characters(*bytes))
+    if (is_text_row(row, end != std::string_view::npos || is_end, dimension_)) return absl::OkStatus();
+    if (are_binary_rows(*bytes, *expected_, number_bytes, is_end) ||
+        (numbers_in(row) == 0 && has_control_characters(*bytes)))
       format_ = VectorFormat::kBinary;
     return absl::OkStatus();
   }
@@ -131,7 +180,12 @@ class VectorReader {
   absl::Status read_row(std::string_view line) {
     std::string_view word = next_field(line);
     if (word.empty()) return lines_.error("a word", line_);
-    if (format_ == VectorFormat::kGlove) word = take_blanks(word, line);
+    if (format_ == VectorFormat::kGlove) {
+      const std::string_view whole = line;
+      word = take_blanks(word, line);
+      if (has_only_numbers(whole.substr(0, whole.size() - line.size())))
+        return lines_.error(fmt::format("{} numbers after the word and no more", dimension_), line_);
+    }
     const std::size_t before = numbers_.size();
     for (std::size_t k = 0; k < dimension_; ++k) {
       const std::string_view field = next_field(line);
@@ -158,29 +212,38 @@ class VectorReader {
     return word;
   }
 
+  /// Whether there are numbers behind a word of GloVe that are no part of its vector, and nothing else: then
+  /// the line has too many, rather than a word with blanks.
+  static bool has_only_numbers(std::string_view parts) {
+    bool has_numbers = false;
+    for (std::string_view part = next_field(parts); !part.empty(); part = next_field(parts)) {
+      if (!parse_float(part)) return false;
+      has_numbers = true;
+    }
+    return has_numbers;
+  }
+
   absl::Status read_binary() {
-    std::uint64_t number = 0;  // of the word, from 1
     const auto wrong = [&](std::string_view expected, std::string_view found) {
       return absl::InvalidArgumentError(
-          fmt::format("{}: word {}: expected {}, found {}", path_, number, expected, found));
+          fmt::format("{}: {}: expected {}, found {}", path_, place(), expected, found));
     };
     constexpr std::string_view kTheEnd = "the end of the file";
     while (words_.size() + ignored_ < *expected_) {
-      ++number;
-      absl::StatusOr<std::string_view> bytes = lines_.peek(kMostWordBytes);
+      absl::StatusOr<std::string_view> bytes = lines_.peek(kMostWordBytes, place());
       if (!bytes.ok()) return bytes.status();
-      // word2vec writes a newline after the numbers; gensim does not, and reads both.
-      const std::size_t newlines = std::min(bytes->find_first_not_of('\n'), bytes->size());
-      const std::size_t blank = bytes->find(' ', newlines);
-      const std::string word(bytes->substr(newlines, blank - std::min(newlines, blank)));
-      if (newlines == bytes->size())
-        return wrong(fmt::format("{} more words, as line 1 says", *expected_ - number + 1), kTheEnd);
-      if (blank == std::string_view::npos)
+      const auto [begin, end] = find_binary_word(*bytes);
+      const std::string word(bytes->substr(begin, end - std::min(begin, end)));
+      if (begin == bytes->size()) {
+        return wrong(fmt::format("{} more words, as line 1 says", *expected_ - words_.size() - ignored_),
+                     kTheEnd);
+      }
+      if (end == std::string_view::npos)
         return wrong("a word, and a blank behind it", LineReader::printable(word));
       if (word.empty()) return wrong("a word", "only a blank");
-      lines_.skip(blank + 1);
+      lines_.skip(end + 1);
       const std::size_t size = dimension_ * sizeof(float);
-      bytes = lines_.peek(size);
+      bytes = lines_.peek(size, place());
       if (!bytes.ok()) return bytes.status();
       if (bytes->size() < size) return wrong(fmt::format("{} bytes of numbers", size), kTheEnd);
       const std::size_t before = numbers_.size();
@@ -190,11 +253,16 @@ class VectorReader {
       if (!all_finite(std::span(numbers_).subspan(before))) return wrong("finite numbers", "others");
       add(word, before);
     }
-    const absl::StatusOr<std::string_view> rest = lines_.peek(2);
+    const absl::StatusOr<std::string_view> rest = lines_.peek(2, place());
     if (!rest.ok()) return rest.status();
     if (rest->empty() || *rest == "\n") return absl::OkStatus();
-    ++number;
     return wrong(fmt::format("the end of the file after {} words, as line 1 says", *expected_), "more");
+  }
+
+  /// Of the word that is read, for people.
+  [[nodiscard]] std::string place() const {
+    if (format_ == VectorFormat::kBinary) return fmt::format("word {}", words_.size() + ignored_ + 1);
+    return fmt::format("line {}", lines_.line_number());
   }
 
   /// The word's numbers are those from the place `before` on.
@@ -203,6 +271,7 @@ class VectorReader {
       words_.emplace_back(word);
       return;
     }
+    if (ignored_ == 0) first_ignored_ = place();
     ++ignored_;
     numbers_.resize(before);
   }
@@ -215,6 +284,7 @@ class VectorReader {
   std::size_t dimension_ = 0;
   std::vector<std::string> words_;
   std::uint64_t ignored_ = 0;
+  std::string first_ignored_;  // its place
   absl::flat_hash_set<std::string> known_;
   std::vector<float> numbers_;  // grows word by word: line 1 may promise more than there is memory
 };
@@ -242,8 +312,9 @@ absl::StatusOr<std::string> header_of(const Vectors& vectors, VectorFormat forma
 
 }  // namespace
 
-std::uint64_t file_bytes(std::size_t words, std::size_t dimension) {
-  return (words + 1) * (kBytesPerWord + dimension * kBytesPerNumber);
+std::uint64_t files_bytes(std::size_t words, std::size_t dimension, VectorFormat format) {
+  const bool is_text = format == VectorFormat::kText || format == VectorFormat::kGlove;
+  return kBytesOfHeader + words * (kBytesPerWord + dimension * (is_text ? kBytesPerNumber : sizeof(float)));
 }
 
 absl::Status save(const std::string& path, const Vectors& vectors, VectorFormat format) {

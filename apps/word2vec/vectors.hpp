@@ -35,8 +35,8 @@ class Vectors {
   hwy::AlignedFreeUniquePtr<float[]> numbers_;
 };
 
-/// Upper bound of the file's size, unless words are unusually long.
-std::uint64_t file_bytes(std::size_t words, std::size_t dimension);
+/// Upper bound of the size of files_of() together, unless words are unusually long.
+std::uint64_t files_bytes(std::size_t words, std::size_t dimension, VectorFormat format);
 
 /// Each file is there whole or not at all. load() reads exactly the same numbers, but not from arrays.
 absl::Status save(const std::string& path, const Vectors& vectors, VectorFormat format = VectorFormat::kText);
@@ -46,10 +46,12 @@ struct VectorsFile {
   VectorFormat format = VectorFormat::kText;
   /// Words that were left out: they had come before, or have blanks in them, as some of GloVe's have.
   std::uint64_t ignored_words = 0;
+  std::string first_ignored;  ///< where the first of them is: "line 7", or of binary files "word 7"
 };
 /// Reads what save(), word2vec, fastText, gensim or GloVe have written, as text or binary; the contents say
-/// which. Of a word that comes several times the first vector counts. NOT_FOUND; INVALID_ARGUMENT "file:line:
-/// what was expected, what was found", or of binary files "file: word N: …".
+/// which. Of a word that comes several times the first vector counts, and one word at least must have no
+/// blank. NOT_FOUND; INVALID_ARGUMENT "file:line: what was expected, what was found", or of binary files
+/// "file: word N: …".
 absl::StatusOr<Vectors> load(const std::string& path, VectorsFile* file = nullptr);
 
 struct Neighbour {

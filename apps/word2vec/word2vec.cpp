@@ -23,6 +23,7 @@
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
 #include "apps/enough_memory.hpp"
+#include "apps/options/given_options.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/resuming/checkpoints.hpp"
 #include "apps/word2vec/merging.hpp"
@@ -118,8 +119,9 @@ void report_file(const VectorsFile& file, Reporter& reporter) {
   reporter.summary("load_format", to_string(file.format));
   if (file.ignored_words == 0) return;
   reporter.summary("ignored_words", file.ignored_words);
-  reporter.print(fmt::format("{} words of --load had come before, or have blanks, and were left out",
-                             file.ignored_words));
+  reporter.print(
+      fmt::format("{} words of --load had come before, or have blanks, and were left out: first {}",
+                  file.ignored_words, file.first_ignored));
 }
 
 class Word2Vec final : public EmbeddingApplication {
@@ -151,6 +153,7 @@ class Word2Vec final : public EmbeddingApplication {
   }
 
  private:
+  void add_own_options(CLI::App& command);
   [[nodiscard]] std::size_t dimension() const { return static_cast<std::size_t>(dimension_); }
   [[nodiscard]] WindowOptions windows() const {
     return {.window = static_cast<std::size_t>(window_), .negatives = static_cast<std::size_t>(negatives_)};
@@ -198,6 +201,7 @@ class Word2Vec final : public EmbeddingApplication {
   double subsample_ = 1e-4;
   double held_out_ = 0.05;
   TrainingOptions training_;
+  GivenOptions given_;
 };
 
 Files Word2Vec::files() const {
@@ -210,6 +214,10 @@ Files Word2Vec::files() const {
 }
 
 void Word2Vec::add_options(CLI::App& command) {
+  given_.watch(command, [&] { add_own_options(command); });
+}
+
+void Word2Vec::add_own_options(CLI::App& command) {
   command.add_option("--data", data_, "running text, one document a line, maybe .gz (docs/data.md)")
       ->capture_default_str()
       ->type_name("FILE");
@@ -273,6 +281,9 @@ absl::Status Word2Vec::check_options() const {
   const auto invalid = [](std::string_view expected, const auto& found) {
     return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
   };
+  RETURN_IF_ERROR(given_.refuse_idle([&](std::string_view option) -> std::string_view {
+    return option == "output-format" && output_.empty() ? "expected only with --output" : "";
+  }));
   RETURN_IF_ERROR(parse_tokens(tokens_).status());
   if (min_count_ < 1) return invalid("--min-count: expected 1 or more", min_count_);
   if (dimension_ < 1 || dimension_ > static_cast<std::int64_t>(kMaxDimension)) {
@@ -379,8 +390,9 @@ absl::Status Word2Vec::check_data(std::uint32_t workers) const {
 
 absl::Status Word2Vec::check_output(std::size_t words, std::size_t numbers) const {
   if (output_.empty()) return absl::OkStatus();
-  for (const std::string& path : files_of(output_, format()))
-    RETURN_IF_ERROR(OutputFile::check(path, file_bytes(words, numbers)));
+  // Where there are two, both lie in one folder.
+  const std::uint64_t bytes = files_bytes(words, numbers, format());
+  for (const std::string& path : files_of(output_, format())) RETURN_IF_ERROR(OutputFile::check(path, bytes));
   return absl::OkStatus();
 }
 

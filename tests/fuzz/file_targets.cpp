@@ -217,9 +217,7 @@ void ratings(std::string_view bytes) {
   }
 }
 
-void triples(std::string_view bytes) {
-  static const MemoryFolder folder({"train.txt", "valid.txt", "test.txt"});
-  folder.write(bytes);
+void triples_in(const MemoryFolder& folder) {
   const auto found = apps::read_triples(folder.path());
   if (!found.ok()) return require_expectation(found.status());
   for (const auto* names : {&found->entity_names, &found->relation_names}) {
@@ -232,6 +230,19 @@ void triples(std::string_view bytes) {
       require(triple.relation < found->relation_names.size(), "a relation");
     }
   }
+}
+
+void triples(std::string_view bytes) {
+  static const MemoryFolder folder({"train.txt", "valid.txt", "test.txt"});
+  folder.write(bytes);
+  triples_in(folder);
+}
+
+void openke_triples(std::string_view bytes) {
+  static const MemoryFolder folder(
+      {"train2id.txt", "valid2id.txt", "test2id.txt", "entity2id.txt", "relation2id.txt"});
+  folder.write(bytes);
+  triples_in(folder);
 }
 
 struct LabelledFeatures {
@@ -427,6 +438,7 @@ std::span<const Target> file_targets() {
       {"lda-model", lda_model},
       {"lines", lines},
       {"mf-model", mf_model},
+      {"openke-triples", openke_triples},
       {"ratings", ratings},
       {"saved-state", saved_state},
       {"secret-file", secret_file},

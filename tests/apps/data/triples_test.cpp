@@ -156,6 +156,47 @@ TEST_F(TriplesTest, ReadsTheFilesOfOpenKE) {
             folder_.path("train2id.txt") + ":3: expected head tail relation, found \"1 2\"");
 }
 
+TEST_F(TriplesTest, OpenKESaysHowManyThereAre) {
+  for (const char* const name : {"train.txt", "valid.txt", "test.txt"})
+    std::filesystem::remove(folder_.path(name));
+  write("train2id.txt", "2\n4 1 0\n1 2 0\n");
+  write("valid2id.txt", "1\n1 4 0\n");
+  write("test2id.txt", "1\n1 4 2\n");
+  write("entity2id.txt", "6\nark\t0\ndove\t1\nolive branch\t2\nraven\t3\nflood\t4\nnoah\t5\n\n");
+  write("relation2id.txt", "4\r\nr\t0\r\ns\t1\r\nt\t2\r\nu\t3\r\n");
+  absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->entity_names, ElementsAre("4", "1", "2", "0", "3", "5"));
+  EXPECT_THAT(graph->relation_names, ElementsAre("0", "2", "1", "3"));
+  EXPECT_THAT(graph->train, ElementsAre(Triple{0, 0, 1}, Triple{1, 0, 2}));
+  const auto error_of_names = [&](std::string_view text) {
+    write("entity2id.txt", text);
+    return std::string(read_triples(folder_.path().string()).status().message());
+  };
+  const std::string place = folder_.path("entity2id.txt");
+  EXPECT_EQ(error_of_names(""), place + ":1: expected the number of entities, found \"the end of the file\"");
+  EXPECT_EQ(error_of_names("ark\t0\n"), place + ":1: expected the number of entities, found \"ark\\t0\"");
+  EXPECT_EQ(error_of_names("4000000000\nark\t0\n"),
+            place + ":1: expected the number of entities that follow, 1, found 4000000000");
+  EXPECT_EQ(error_of_names("4\na\t0\nb\t1\nc\t2\nd\t3\n"),
+            place +
+                ":1: expected a number of entities above those of the triples, found 4, and \"4\" in a "
+                "triple");
+  std::filesystem::remove(folder_.path("entity2id.txt"));
+  gzFile file = gzopen(folder_.path("entity2id.txt.gz").c_str(), "wb");
+  gzputs(file, "5\na\t0\nb\t1\nc\t2\nd\t3\ne\t4\n");
+  gzclose(file);
+  graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->entity_names, ElementsAre("4", "1", "2", "0", "3"));
+  // A folder of names has no such files.
+  write("train.txt", "dog\tisa\tmammal\n");
+  write("entity2id.txt", "9\n");
+  graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->entity_names[0], "dog");
+}
+
 TEST_F(TriplesTest, RefusesOtherFormatsByName) {
   EXPECT_EQ(error_of("<http://a> <http://b> <http://c> .\n"),
             "1: expected head<TAB>relation<TAB>tail, found N-Triples");

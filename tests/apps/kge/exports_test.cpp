@@ -219,6 +219,31 @@ TEST_P(ExportsTest, RowsThatAreNamedByNumbersAreInTheirOrder) {
   EXPECT_EQ(contents(prefix_ + ".entities.txt"), "0\n1\n1\n");
 }
 
+TEST_P(ExportsTest, FilesAreNoLargerThanWasSaid) {
+  for (const EmbeddingFormat format :
+       {EmbeddingFormat::kText, EmbeddingFormat::kNpy, EmbeddingFormat::kSafetensors,
+        EmbeddingFormat::kOpenKe, EmbeddingFormat::kDglKe}) {
+    // Numbers whose text is as long as can be.
+    for (std::size_t k = 0; k < shape().dimension; ++k) embeddings_.entity(1)[k] = -1.17549435e-38F;
+    save(format);
+    std::uint64_t bytes = 0;
+    for (const std::string& path : files_of(prefix_, format, shape().model))
+      bytes += std::filesystem::file_size(path);
+    const std::uint64_t said = files_bytes(format, shape(), names_.size(), relation_names_.size());
+    EXPECT_LE(bytes, said) << to_string(format);
+    // Arrays are a fourth of the text.
+    const std::uint64_t of_text = files_bytes(EmbeddingFormat::kText, shape(), 1'000'000, 2);
+    const bool is_array = format != EmbeddingFormat::kText && format != EmbeddingFormat::kOpenKe;
+    EXPECT_EQ(files_bytes(format, shape(), 1'000'000, 2) < of_text, is_array) << to_string(format);
+  }
+}
+
+TEST_P(ExportsTest, DglKeReadsNamesWithQuotes) {
+  names_ = {R"("ark")", R"(a 12" disc)", "ünï"};
+  save(EmbeddingFormat::kDglKe);
+  EXPECT_EQ(contents(folder_.path("entities.tsv")), "0\t\"\"\"ark\"\"\"\n1\t\"a 12\"\" disc\"\n2\tünï\n");
+}
+
 TEST_P(ExportsTest, WhatHasDivergedIsNotWritten) {
   embeddings_.relation(1)[0] = std::numeric_limits<float>::infinity();
   for (const EmbeddingFormat format :

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "tests/apps/job_fixture.hpp"
 #include "tests/temporary_folder.hpp"
@@ -173,8 +174,61 @@ TEST_F(KgeTest, CountsAndSaysWhatNothingTrains) {
   EXPECT_EQ(recorder.summaries.at("relations"), 6);
   EXPECT_EQ(recorder.summaries.at("untrained_relations"), 2);
   EXPECT_THAT(recorder.lines,
-              ElementsAre("1 of 61 entities and 2 of 6 relations are in valid or test only: nothing "
+              ElementsAre("1 of 61 entities and 2 of 6 relations are in no triple of train: nothing "
                           "is learnt of them"));
+}
+
+/// Its programs number rows, so that each entity has one, also one that is in no triple.
+TEST_F(KgeTest, ExportsAllRowsOfAFolderOfOpenKe) {
+  std::filesystem::create_directory(path("openke"));
+  const auto write = [&](std::string_view name, std::string_view text) {
+    verbena::testing::write_file(path("openke") + "/" + std::string(name), text);
+  };
+  write("train2id.txt", "2\n4 1 1\n1 2 1\n");
+  write("valid2id.txt", "1\n1 4 1\n");
+  write("test2id.txt", "1\n1 4 1\n");
+  write("entity2id.txt", "6\na\t0\nb\t1\nc\t2\nd\t3\ne\t4\nf\t5\n");
+  write("relation2id.txt", "3\nr\t0\ns\t1\nt\t2\n");
+  std::filesystem::create_directory(path("out"));
+  const std::vector<std::string> arguments = {"--data", path("openke"),    "--dimension", "4",       "--seed",
+                                              "7",      "--output-format", "openke",      "--output"};
+  const auto to = [&](const std::string& prefix) {
+    std::vector<std::string> with = arguments;
+    with.push_back(prefix);
+    return with;
+  };
+  const auto application = parsed(to(path("out/model")));
+  ASSERT_TRUE(application->check(1).ok()) << application->check(1);
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  EXPECT_EQ(recorder.summaries.at("entities"), 6);
+  EXPECT_EQ(recorder.summaries.at("untrained_entities"), 3);
+  EXPECT_EQ(recorder.summaries.at("untrained_relations"), 2);
+  const nlohmann::json parameters = nlohmann::json::parse(contents(path("out/model.json")));
+  EXPECT_THAT(parameters.at("ent_re_embeddings.weight"), ::testing::SizeIs(6));
+  EXPECT_THAT(parameters.at("rel_re_embeddings.weight"), ::testing::SizeIs(3));
+  EXPECT_EQ(contents(path("out/entity2id.txt")), "6\n0\t0\n1\t1\n2\t2\n3\t3\n4\t4\n5\t5\n");
+  EXPECT_EQ(contents(path("out/relation2id.txt")), "3\n0\t0\n1\t1\n2\t2\n");
+  // The rows are in the order of the numbers: as text, each has its name.
+  std::vector<std::string> as_text = {"--data", path("openke"), "--dimension",    "4",       "--seed",
+                                      "7",      "--output",     path("out/text"), "--model", "complex"};
+  ASSERT_FALSE(objectives(as_text).empty());
+  std::istringstream lines(contents(path("out/text.entities.tsv")));
+  std::string line;
+  std::getline(lines, line);
+  for (int n = 0; n < 6; ++n) {
+    std::size_t entity = 0;
+    double first = 0;
+    std::getline(lines, line);
+    std::istringstream(line) >> entity >> first;
+    EXPECT_NEAR(parameters.at("ent_re_embeddings.weight").at(entity).at(0).get<double>(), first, 1e-6);
+  }
+  // The data set has files of the same names.
+  const std::string refused = "--output: expected another folder than that of --data";
+  EXPECT_THAT(std::string(parsed(to(path("openke") + "/model"))->check(1).message()), HasSubstr(refused));
+  EXPECT_THAT(std::string(parsed(to(path("out/../openke/model")))->check(1).message()), HasSubstr(refused));
+  EXPECT_EQ(contents(path("openke/entity2id.txt")).substr(0, 5), "6\na\t0");
+  EXPECT_TRUE(parsed({"--data", path("openke"), "--output", path("openke/model")})->check(1).ok());
 }
 
 TEST_F(KgeTest, TwoRunsGiveTheSameFiles) {
@@ -323,6 +377,15 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--model", "transe", "--margin", "3"},
        "--margin: expected only with --model transe or rotate and --loss logistic"},
       {{"--loss", "logistic", "--margin", "3"}, "--margin: expected only with --model transe or rotate"},
+      {{"--model", "transe", "--loss", "logistic", "--margin", "-1"},
+       "--margin: expected 0 to 10000, found -1"},
+      {{"--model", "rotate", "--loss", "logistic", "--margin", "1e30"},
+       "--margin: expected 0 to 10000, found"},
+      {{"--output-format", "npy"}, "--output-format: expected only with --output"},
+      {{"--output", path("model"), "--output-format", "pickle"},
+       "--output-format: expected text, npy, safetensors, openke or dgl-ke, found pickle"},
+      {{"--output", path("model"), "--output-format", "dgl-ke"},
+       "--output: expected another folder than that of --data, whose files of names --output-format dgl-ke"},
       {{"--predict", path("answers")}, "--predict: expected only with --ask"},
       {{"--top-answers", "3"}, "--top-answers: expected only with --ask"},
       {{"--ask", path("questions")},

@@ -180,7 +180,10 @@ TEST_F(ModelFilesTest, WhatSaysOfItselfWhatCannotBeIsRefused) {
       {head("distmult", "2", "0"), ":1: expected"},
       {head("distmult", "2", "3") + rows, ":4: expected 1 more entities, found the end of the file"},
       {head("distmult", "2", "1") + rows, ":3: expected the end of the file after 1 entities"},
-      {head("distmult", "3", "2") + rows, ":2: expected 3 numbers after the name"},
+      {head("distmult", "3", "2") + rows,
+       ":2: expected 3 numbers after the name, each after a tab, found \"2\""},
+      {head("distmult", "1", "2") + rows,
+       ":2: expected 1 numbers after the name, each after a tab, found \"2\""},
       {head("distmult", "2", "2") + "a\t1\t2\na\t3\t4\n", ":3: expected the name of one of the data's"},
   };
   for (const auto& [text, expected] : cases) {

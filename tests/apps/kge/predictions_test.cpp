@@ -67,7 +67,7 @@ class KgePredictionsTest : public JobTest {
     Recorder recorder;
     const absl::Status status = run_baseline(*application, recorder);
     EXPECT_TRUE(status.ok()) << status;
-    EXPECT_TRUE(recorder.lines.empty());
+    EXPECT_THAT(recorder.lines, ::testing::Each(HasSubstr("are ignored")));
     std::istringstream lines(contents(path("answers")));
     std::vector<std::tuple<std::string, std::string, std::string, double>> result;
     std::string head;
@@ -101,6 +101,21 @@ TEST_F(KgePredictionsTest, WhatIsKnownIsNoAnswer) {
   for (const auto& [head, relation, tail, score] : heads) EXPECT_TRUE(head != "a" && head != "c") << head;
   EXPECT_THAT(answers({"--data", path("known")}, "a\tr\tb\n"), ElementsAre(std::tuple("a", "r", "b", -2.75)))
       << "scores of known triples are told";
+}
+
+TEST_F(KgePredictionsTest, SaysWhatItIgnores) {
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*asking({"--data", path("known")}, "a\tr\tb\n"), recorder).ok());
+  EXPECT_EQ(recorder.summaries.at("ignored_triples"), 1);
+  EXPECT_THAT(
+      recorder.lines,
+      ::testing::Contains("1 of 4 triples of --data have names that are not in the embeddings, and are "
+                          "ignored"));
+  for (const char* const name : {"train.txt", "valid.txt", "test.txt"})
+    write_file(path("known") + "/" + name, "x\tr\ty\n");
+  EXPECT_EQ(asking({"--data", path("known")}, "a\tr\tb\n")->check(1).message(),
+            path("known") + ": expected triples of entities and relations of the embeddings " +
+                path("model") + ", found 3 triples without any");
 }
 
 TEST_F(KgePredictionsTest, EveryModelScoresByItsFormula) {

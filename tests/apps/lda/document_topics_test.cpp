@@ -6,16 +6,19 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "apps/data/generate_corpus.hpp"
+#include "apps/enough_memory.hpp"
 #include "apps/lda/lda.hpp"
 #include "apps/lda/model.hpp"
 #include "tests/apps/job_fixture.hpp"
@@ -160,6 +163,56 @@ TEST_F(DocumentTopicsTest, ABagOfWordsIsReadAsAText) {
       recorder);
   use({"--data", path("text.txt"), "--document-topics", path("b")}, *std::make_unique<Recorder>());
   EXPECT_EQ(contents(path("a")), contents(path("b")));
+}
+
+/// Asks it to stop when it says that it has begun with something.
+class Stopper final : public Reporter {
+ public:
+  explicit Stopper(std::string when) : when_(std::move(when)) {}
+  void iteration(const IterationReport& /*report*/) override { ++iterations; }
+  void print(std::string_view /*line*/) override {}
+  void progress(std::string_view what, double done, double total) override {
+    EXPECT_LE(done, total);
+    said.emplace(what);
+    if (what == when_) stop = true;
+  }
+  void summary(const std::string& /*name*/, nlohmann::json /*value*/) override {}
+
+  std::set<std::string> said;
+  int iterations = 0;
+  std::atomic<bool> stop = false;
+
+ private:
+  std::string when_;
+};
+
+TEST_F(DocumentTopicsTest, StopsWhenAskedAndWritesNothing) {
+  const InferenceOptions options{
+      .load = path("model"), .corpus = {.path = path("new.txt")}, .document_topics = path("topics")};
+  for (const char* const when : {"predicting words", "finding topics of documents"}) {
+    Stopper stopper(when);
+    EXPECT_TRUE(absl::IsCancelled(infer(options, stopper, stopper.stop))) << when;
+    EXPECT_TRUE(stopper.said.contains("predicting words"));
+    EXPECT_EQ(stopper.said.contains("finding topics of documents"), std::string(when) != "predicting words")
+        << "it stops at once";
+    EXPECT_EQ(stopper.iterations, 0);
+    EXPECT_FALSE(std::filesystem::exists(path("topics")));
+  }
+}
+
+TEST_F(DocumentTopicsTest, AModelThatIsTooLargeIsRefused) {
+  if (check_memory(1e11, "this test's model needs", "less memory").ok())
+    GTEST_SKIP() << "this machine has room for it";
+  constexpr int kWords = 500'000;
+  std::string text =
+      fmt::format("# verbena lda 1\ttopics=65535\talpha=0.5\tbeta=0.25\twords={}\ttokens=1\n", kWords);
+  text += "w0\t0:1\n";
+  for (int word = 1; word < kWords; ++word) text += fmt::format("w{}\n", word);
+  write_file(path("model"), text);
+  const absl::Status status = using_model({})->check(1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(path("model") + ": 500000 words and 65535 topics need about 122.1 GiB, the machine"));
 }
 
 TEST_F(DocumentTopicsTest, WorkersOfOtherRanksHaveNothingToDo) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -39,12 +41,14 @@ class VectorsTest : public ::testing::Test {
   }
 
   /// Loads what was written, and checks how it was read.
-  [[nodiscard]] Vectors loaded(VectorFormat format, std::uint64_t ignored_words = 0) const {
+  [[nodiscard]] Vectors loaded(VectorFormat format, std::uint64_t ignored_words = 0,
+                               const std::string& first_ignored = "") const {
     VectorsFile file;
     absl::StatusOr<Vectors> vectors = load(path_, &file);
     EXPECT_TRUE(vectors.ok()) << vectors.status();
     EXPECT_EQ(to_string(file.format), to_string(format));
     EXPECT_EQ(file.ignored_words, ignored_words);
+    EXPECT_EQ(file.first_ignored, first_ignored);
     return *std::move(vectors);
   }
   static void expect_equal(const Vectors& a, const Vectors& b) {
@@ -68,7 +72,7 @@ TEST_F(VectorsTest, LoadsToTheBitWhatWasSaved) {
     vectors.row(1)[0] = 1e-40F;
     vectors.row(2)[0] = -3.4e38F;
     ASSERT_TRUE(save(path_, vectors).ok());
-    EXPECT_LE(contents(path_).size(), file_bytes(4, dimension));
+    EXPECT_LE(contents(path_).size(), files_bytes(4, dimension, VectorFormat::kText));
     const absl::StatusOr<Vectors> loaded = load(path_);
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     EXPECT_EQ(loaded->words(), vectors.words());
@@ -115,7 +119,6 @@ TEST_F(VectorsTest, BinaryFilesAreThoseOfWord2vec) {
   // newline.
   const std::string expected = "2 2\nark \0\0\x80\x3f\0\0\x20\xc0\nünï \0\0\0\0\xc2\x16\x01\0\n"s;
   EXPECT_EQ(contents(path_), expected);
-  EXPECT_LE(expected.size(), file_bytes(2, 2));
   expect_equal(loaded(VectorFormat::kBinary), vectors);
   // gensim writes no newline behind the numbers. A newline among the numbers' bytes is none.
   write("2 2\nark \0\0\x80\x3f\0\0\x20\xc0ünï \0\0\0\0\xc2\x16\x01\0"s);
@@ -154,16 +157,19 @@ TEST_F(VectorsTest, GloveHasNoFirstLine) {
 
 TEST_F(VectorsTest, WordsThatHaveComeBeforeOrHaveBlanksAreLeftOut) {
   write("ark 1 2\n. . . 3 4\ndove 5 6\nark 7 8\nat name 9 10\n");
-  Vectors vectors = loaded(VectorFormat::kGlove, 3);
+  Vectors vectors = loaded(VectorFormat::kGlove, 3, "line 2");
   EXPECT_THAT(vectors.words(), ElementsAre("ark", "dove"));
   EXPECT_EQ(vectors.row(0)[1], 2) << "the first one counts";
   EXPECT_EQ(vectors.row(1)[0], 5);
   write("3 2\nark 1 2\nark 3 4\ndove 5 6\n");
-  vectors = loaded(VectorFormat::kText, 1);
+  vectors = loaded(VectorFormat::kText, 1, "line 3");
   EXPECT_THAT(vectors.words(), ElementsAre("ark", "dove"));
   EXPECT_EQ(vectors.row(1)[1], 6);
+  write("ark 1 2\nof 2 halves 3 4\n");
+  EXPECT_THAT(loaded(VectorFormat::kGlove, 1, "line 2").words(), ElementsAre("ark"))
+      << "a word with blanks may have a number in it";
   write("3 1\nark \0\0\x80\x3f\nark \0\0\0\0\na\tb \0\0\0\0\n"s);
-  vectors = loaded(VectorFormat::kBinary, 2);
+  vectors = loaded(VectorFormat::kBinary, 2, "word 2");
   EXPECT_THAT(vectors.words(), ElementsAre("ark"));
   EXPECT_EQ(vectors.row(0)[0], 1);
 }
@@ -183,6 +189,68 @@ TEST_F(VectorsTest, ArraysAreThoseOfNumPyAndSafetensors) {
   EXPECT_EQ(contents(folder_.path("s.safetensors")),
             std::string{static_cast<char>(json.size())} + "\0\0\0\0\0\0\0"s + json + numbers);
   EXPECT_EQ(contents(folder_.path("s.words.txt")), "w0\nw1\n");
+}
+
+TEST_F(VectorsTest, TheShapeOfRowsTellsTextFromBytes) {
+  // Bytes of numbers that could all be letters.
+  write("2 2\nark abcdefgh\ndove ijklmnop\n");
+  EXPECT_THAT(loaded(VectorFormat::kBinary).words(), ElementsAre("ark", "dove"));
+  write("2 1\nark a bcdove efgh");
+  EXPECT_THAT(loaded(VectorFormat::kBinary).words(), ElementsAre("ark", "dove"));
+  // A byte that is in no text makes no binary file.
+  write("2 2\nark 1 2\ndo\x01ve 3 4\n");
+  EXPECT_THAT(loaded(VectorFormat::kText).words(), ElementsAre("ark", "do\x01ve"));
+  write("2 2\nark 1 2\x01\ndove 3 4\n");
+  EXPECT_THAT(std::string(load(path_).status().message()),
+              HasSubstr(path_ + ":2: expected 2 numbers after the word, found"));
+  // A row that is longer than what is looked at, of one field.
+  std::string zeros = "1 65535\nark ";
+  zeros.resize(zeros.size() + 65'535 * sizeof(float));
+  write(zeros);
+  EXPECT_EQ(loaded(VectorFormat::kBinary).dimension(), 65'535U);
+  std::string text = "1 65535\nark";
+  for (int k = 0; k < 65'535; ++k) text += " -0.12345678901234567";
+  write(text);
+  EXPECT_EQ(loaded(VectorFormat::kText).row(0)[65'534], -0.12345678901234567F);
+  write("1 1\nark 1.25");  // as long as a row of bytes
+  EXPECT_EQ(loaded(VectorFormat::kText).row(0)[0], 1.25F);
+}
+
+TEST_F(VectorsTest, SaysWhichWordOfDamagedGzipCannotBeRead) {
+  std::vector<std::string> words;
+  for (int id = 0; id < 5000; ++id) words.push_back(fmt::format("word{}", id));
+  Vectors vectors(words, 50);
+  for (std::size_t id = 0; id < words.size(); ++id) {
+    for (std::size_t k = 0; k < 50; ++k) vectors.row(id)[k] = static_cast<float>(random_number(1, id, k));
+  }
+  ASSERT_TRUE(save(path_, vectors, VectorFormat::kBinary).ok());
+  const std::string bytes = contents(path_);
+  gzFile file = gzopen(path_.c_str(), "wb");
+  ASSERT_EQ(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())), static_cast<int>(bytes.size()));
+  gzclose(file);
+  expect_equal(loaded(VectorFormat::kBinary), vectors);
+  const std::string zipped = contents(path_);
+  write(zipped.substr(0, zipped.size() / 2));
+  const std::string message(load(path_).status().message());
+  ASSERT_TRUE(message.starts_with(path_ + ": word ")) << message;
+  const int word = std::stoi(message.substr(path_.size() + 7));
+  EXPECT_GT(word, 1) << "zlib tells of the end a little before it has given out all";
+  EXPECT_LT(word, 3000);
+  EXPECT_THAT(message, HasSubstr(": expected text or whole gzip data, found "));
+}
+
+TEST_F(VectorsTest, SizesAreThoseOfTheFormat) {
+  Vectors vectors({"ark", "dove", "raven"}, 40);
+  for (std::size_t id = 0; id < 3; ++id) std::fill_n(vectors.row(id), 40, -1.17549435e-38F);
+  for (const VectorFormat format : {VectorFormat::kText, VectorFormat::kBinary, VectorFormat::kGlove,
+                                    VectorFormat::kNpy, VectorFormat::kSafetensors}) {
+    ASSERT_TRUE(save(path_, vectors, format).ok());
+    std::uint64_t bytes = 0;
+    for (const std::string& path : files_of(path_, format)) bytes += contents(path).size();
+    EXPECT_LE(bytes, files_bytes(3, 40, format)) << to_string(format);
+    const bool is_text = format == VectorFormat::kText || format == VectorFormat::kGlove;
+    EXPECT_EQ(files_bytes(1'000'000, 100, format) > 1'000'000'000, is_text) << to_string(format);
+  }
 }
 
 TEST_F(VectorsTest, FormatsHaveNamesAndEndings) {
@@ -209,6 +277,8 @@ TEST_F(VectorsTest, DamagedBinaryFilesAreRefused) {
       {"1 1\nark \0\0\x80\x3f\ndove \0\0\x80\x3f\n"s,
        ": word 2: expected the end of the file after 1 words, as line 1 says, found more"},
       {"1 65535\nark \0\0\x80\x3f\n"s, ": word 1: expected 262140 bytes of numbers"},
+      {"2 1\na\tb \0\0\x80\x3f\nc\td \0\0\x80\x3f\n"s,
+       ": word 1: expected a word without blanks, here or later, found none"},
   };
   for (const auto& [bytes, expected] : cases) {
     write(bytes);
@@ -231,6 +301,7 @@ TEST_F(VectorsTest, WhatDoesNotFitIsRefused) {
       {"2\nark 1 2\n",
        ":1: expected the number of words and of numbers each, or a word and its numbers, found \"2\""},
       {"ark 1 2\ndove 1\n", ":2: expected 2 numbers after the word, found \"\""},
+      {"ark 1 2\ndove 1 2 3\n", ":2: expected 2 numbers after the word and no more, found \"dove 1 2 3\""},
       {"ark 1 2\ndove 1 x\n", ":2: expected 2 numbers after the word, found \"x\""},
       {"ark 1 2\n\ndove 1 2\n", ":2: expected a word, found \"\""},
       {"0 2\n", ":1: expected 1 word or more, and 1 to 65535 numbers each, found \"0 2\""},

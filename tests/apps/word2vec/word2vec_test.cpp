@@ -215,6 +215,12 @@ TEST_F(Word2VecTest, OnlyShowsWhatWasLoaded) {
   JobTest::train(*application, {.workers = 2});
   EXPECT_EQ(recorders_[0].lines, recorder.lines);
   EXPECT_THAT(recorders_[1].lines, SizeIs(0));
+  verbena::testing::write_file(path("points"), "ark 1 0\na dove 1 1\nraven 0 1\nark 2 2\n");
+  Recorder some;
+  ASSERT_TRUE(run_baseline(*parsed(arguments), some).ok());
+  EXPECT_EQ(some.summaries.at("ignored_words"), 2);
+  EXPECT_EQ(some.lines.at(0),
+            "2 words of --load had come before, or have blanks, and were left out: first line 2");
 }
 
 TEST_F(Word2VecTest, WordsFromElsewhereAreReadAsTheText) {
@@ -558,6 +564,7 @@ TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
       {{"--subsample", "nan"}, "--subsample: a number is expected"},
       {{"--iterations", "0"}, "--iterations: expected 1 or more, or with --load 0, found 0"},
       {{"--iterations", "-1", "--load", path("damaged")}, "--iterations: expected 1 or more"},
+      {{"--output-format", "npy"}, "--output-format: expected only with --output"},
       {{"--output", path("model"), "--output-format", "json"},
        "--output-format: expected auto, text, binary, glove, npy or safetensors, found json"},
       {{"--iterations", "0", "--load", path("damaged"), "--output", path("missing/model")},
