@@ -114,7 +114,12 @@ TEST_F(InputTest, TriplesAndEmbeddings) {
   verbena::testing::write_file(folder_.path("old.entities.tsv"), "a\t1\t2\n");
   expect_refused(with({"--load", folder_.path("old"), "--baseline"}),
                  folder_.path("old.entities.tsv") + ":1: expected");
-  expect_refused(with({"--model", "transe"}), "--model: expected complex, distmult or rescal, found transe");
+  expect_refused(with({"--model", "transh"}),
+                 "--model: expected complex, distmult, rescal, transe or rotate, found transh");
+  expect_refused(with({"--output-format", "openke"}),
+                 "--output: " + folder_.path("entity2id.txt") + " would be written over");
+  expect_refused(with({"--output-format", "dgl-ke"}),
+                 "--output: expected another folder than that of --data");
   verbena::testing::write_file(folder_.path("valid.txt"), "a\tr\tb\na r b\n");
   expect_refused(with({"--baseline"}), folder_.path("valid.txt") + ":2: expected head<TAB>relation<TAB>tail");
   expect_refused(with({"--servers", "2", "--workers", "2"}), folder_.path("valid.txt") + ":2: expected");
