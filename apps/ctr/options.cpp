@@ -58,9 +58,9 @@ void Options::add(CLI::App& command) {
   add_number(command, "--test-fraction", test_fraction,
              "share of the examples of --data that is not trained, but predicted")
       ->capture_default_str();
-  command.add_option("--format", format, "auto, libsvm, libffm, criteo, avazu, vw or ratings")
+  command.add_option("--format", format, "how the examples are written; auto: found out")
       ->capture_default_str()
-      ->type_name("FORMAT");
+      ->type_name("auto|libsvm|libffm|criteo|avazu|vw|ratings");
   add_number(command, "--positive", positive, "of ratings: those from this one on are positive")
       ->capture_default_str();
   command

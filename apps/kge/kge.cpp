@@ -231,10 +231,9 @@ void KnowledgeGraphEmbedding::add_own_options(CLI::App& command) {
           "--data", data_,
           "folder with train, valid and test, .txt or .tsv, maybe .gz: lines head<TAB>relation<TAB>tail")
       ->type_name("FOLDER");
-  command
-      .add_option("--model", model_, "how a triple is scored: complex, distmult, rescal, transe or rotate")
+  command.add_option("--model", model_, "how a triple is scored")
       ->capture_default_str()
-      ->type_name("MODEL");
+      ->type_name("complex|distmult|rescal|transe|rotate");
   add_number(command, "--dimension", dimension_,
              "numbers of an entity; complex and rotate: two of them are one complex number; rescal: a "
              "relation has the square of it")
@@ -244,7 +243,7 @@ void KnowledgeGraphEmbedding::add_own_options(CLI::App& command) {
           "--loss", loss_,
           "softmax: the right answer against all wrong ones together; logistic: each answer by itself")
       ->capture_default_str()
-      ->type_name("LOSS");
+      ->type_name("softmax|logistic");
   add_number(command, "--negatives", training_.negatives,
              "wrong tails of each triple, drawn from all entities, and as many wrong heads; more: better "
              "and slower")

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "absl/strings/str_join.h"
+#include "apps/options/completion.hpp"
 #include "apps/options/manual_formatter.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
@@ -127,7 +128,7 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
           "at most V / sqrt(iteration) in every number. docs/consistency.md explains and draws them. On one "
           "host reads miss less than these allow, unless --read-path is cached. Default: bsp, or what "
           "--allocation needs.")
-      ->type_name("MODEL")
+      ->type_name(kModelChoices)
       ->check(accepted_by([](const std::string& text) { return parse_consistency(text).status(); }))
       ->group(kConsistency);
   command

@@ -209,11 +209,9 @@ void Lda::add_own_options(CLI::App& command) {
                   "words of a bag-of-words file, one a line; by default vocab.*.txt beside docword.*.txt")
       ->type_name("FILE");
   add_tokens_option(command, tokens_);
-  command
-      .add_option("--stop-words", stop_words_,
-                  "words to leave out: none, english, or a file with one word a line")
+  command.add_option("--stop-words", stop_words_, "words to leave out, or a file with one a line")
       ->capture_default_str()
-      ->type_name("LIST");
+      ->type_name("none|english|FILE");
   add_number(command, "--min-count", min_count_, "leave out words that are rarer in the whole corpus")
       ->capture_default_str();
   add_number(command, "--topics", topics_, "number of topics")->capture_default_str();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <sstream>
+#include <string_view>
 
 namespace verbena::apps {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 constexpr std::size_t kWidth = 90;
 constexpr std::size_t kNameIndent = 7;
 constexpr std::size_t kTextIndent = 14;
+constexpr const char* kExitStatus = "EXIT STATUS";
 
 std::string wrap(const std::string& text, std::size_t indent) {
   const std::string margin(indent, ' ');
@@ -47,107 +49,146 @@ std::string upper(std::string text) {
   return text;
 }
 
-/// "verbena run lda"
-std::string full_name(const CLI::App* app) {
-  return app->get_parent() == nullptr ? app->get_name()
-                                      : full_name(app->get_parent()) + " " + app->get_name();
-}
-
-std::vector<const CLI::App*> subcommands_of(const CLI::App* app) {
-  return app->get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
 }
 
 /// The kind of a command's commands: the group that they were put into, or else applications.
-std::string kind_of(const CLI::App* app, const std::vector<const CLI::App*>& commands) {
+std::string kind_of(const CLI::App& app, const std::vector<const CLI::App*>& commands) {
   static const std::string kUsual = CLI::App().get_group();
-  if (app->get_parent() == nullptr) return upper(kCommands);
+  if (app.get_parent() == nullptr) return upper(kCommands);
   const std::string& group = commands.front()->get_group();
   return group == kUsual ? "APPLICATIONS" : upper(group);
 }
 
 /// Lists the required options by name, and the rest as "[OPTION]…".
-std::string synopsis(const CLI::App* app, const std::string& also_required) {
+std::string synopsis(const CLI::App& app, const std::string& also_required) {
   std::string text = full_name(app);
-  const std::vector<const CLI::App*> commands = subcommands_of(app);
+  const std::vector<const CLI::App*> commands = shown_commands(app);
   if (!commands.empty()) {
     const std::string kind = kind_of(app, commands);
     text += kind == upper(kCommands) ? " COMMAND" : kind == "APPLICATIONS" ? " APP" : " NAME";
   }
-  for (const CLI::Option* option : app->get_options()) {
+  for (const CLI::Option* option : app.get_options()) {
     if (option->get_positional()) text += fmt::format(" [{}…]", option->get_name(true, false));
     if (option->get_required() && option->nonpositional()) {
-      text += fmt::format(" {} {}", option->get_name(false, false), option->get_type_name());
+      text += fmt::format(" {} {}", option->get_name(false, false), value_name(*option));
     }
   }
   if (!also_required.empty()) text += " " + also_required;
   return text + " [OPTION]…";
 }
 
-}  // namespace
-
-std::string ManualFormatter::make_option(const CLI::Option* option, bool is_positional) const {
-  std::string name = is_positional ? option->get_name(true, false) : option->get_name(false, true);
-  for (std::size_t comma = name.find(','); comma != std::string::npos; comma = name.find(',', comma + 2)) {
-    name.replace(comma, 1, ", ");
+Manual::Entry entry_of(const CLI::Option& option) {
+  Manual::Entry entry{
+      .name = option.get_positional() ? option.get_name(true, false) : option.get_name(false, true),
+      .value = value_name(option),
+      .text = option.get_description()};
+  for (std::size_t comma = entry.name.find(','); comma != std::string::npos;
+       comma = entry.name.find(',', comma + 2)) {
+    entry.name.replace(comma, 1, ", ");
   }
-  if (option->get_type_size() != 0 && !option->get_type_name().empty()) name += " " + option->get_type_name();
-  std::string text = option->get_description();
-  if (option->get_type_size() != 0 && !option->get_default_str().empty()) {
-    text += fmt::format(" [default: {}]", option->get_default_str());
+  if (option.get_type_size() != 0 && !option.get_default_str().empty()) {
+    entry.text += fmt::format(" [default: {}]", option.get_default_str());
   }
-  if (option->get_required()) text += " [required]";
-  return std::string(kNameIndent, ' ') + name + "\n" + wrap(text, kTextIndent);
+  if (option.get_required()) entry.text += " [required]";
+  return entry;
 }
 
-std::string ManualFormatter::make_subcommand(const CLI::App* command) const {
-  const std::string description = command->get_description();
-  return fmt::format("{:{}}{:<10} {}\n", "", kNameIndent, command->get_name(),
-                     description.substr(0, description.find('\n')));
-}
-
-std::string ManualFormatter::options_of(const CLI::App* app, const ManualFormatter& formatter) {
-  // The application's own first, --help last.
-  std::vector<std::string> groups = app->get_groups();
+/// One for each group: the application's own first, --help last.
+void add_options(const CLI::App& app, Manual& manual) {
+  std::vector<std::string> groups = app.get_groups();
   std::stable_partition(groups.begin(), groups.end(),
                         [](const std::string& group) { return group != "General"; });
-  std::string out;
   for (const std::string& group : groups) {
     if (group.empty()) continue;
-    std::string options;
-    for (const CLI::Option* option : app->get_options()) {
-      if (option->get_group() == group) options += formatter.make_option(option, option->get_positional());
+    Manual::Section section{.title = upper(group)};
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_group() == group) section.options.push_back(entry_of(*option));
     }
-    if (!options.empty()) out += "\n" + upper(group) + "\n" + options;
+    if (!section.options.empty()) manual.sections.push_back(std::move(section));
+  }
+}
+
+/// Reads the sections of a footer.
+void add_footer(const std::string& footer, Manual& manual) {
+  std::istringstream lines(footer);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(' ') && !line.empty()) {
+      manual.sections.push_back({.title = line});
+    } else if (!manual.sections.empty()) {
+      manual.sections.back().lines += line.substr(std::min(kNameIndent, line.size())) + "\n";
+    }
+  }
+}
+
+std::string help_text(const Manual& manual) {
+  std::string out = fmt::format("NAME\n{:{}}{} - {}\n", "", kNameIndent, manual.command, manual.summary);
+  for (const Manual::Section& section : manual.sections) {
+    out += fmt::format("\n{}\n{}", section.title, wrap(section.text, kNameIndent));
+    for (const Manual::Entry& command : section.commands) {
+      out += fmt::format("{:{}}{:<10} {}\n", "", kNameIndent, command.name, command.text);
+    }
+    for (const Manual::Entry& option : section.options) {
+      out += fmt::format("{:{}}{}{}{}\n{}", "", kNameIndent, option.name, option.value.empty() ? "" : " ",
+                         option.value, wrap(option.text, kTextIndent));
+    }
+    out += verbatim(section.lines, kNameIndent);
   }
   return out;
+}
+
+}  // namespace
+
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name() : full_name(*app.get_parent()) + " " + app.get_name();
+}
+
+std::vector<const CLI::App*> shown_commands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
+}
+
+std::string value_name(const CLI::Option& option) {
+  if (option.get_type_size() == 0) return "";
+  return option.get_option_text().empty() ? option.get_type_name() : option.get_option_text();
+}
+
+Manual ManualFormatter::manual(const CLI::App& app) const {
+  const std::string description = app.get_description();
+  Manual manual{.command = full_name(app), .summary = first_line(description)};
+  manual.sections.push_back({.title = "SYNOPSIS", .text = synopsis(app, also_required_)});
+  if (const std::size_t more = description.find_first_not_of('\n', manual.summary.size());
+      more != std::string::npos) {
+    manual.sections.push_back({.title = "DESCRIPTION", .text = description.substr(more)});
+  }
+  if (const std::vector<const CLI::App*> commands = shown_commands(app); !commands.empty()) {
+    Manual::Section section{.title = kind_of(app, commands)};
+    for (const CLI::App* command : commands) {
+      section.commands.push_back(
+          {.name = command->get_name(), .value = "", .text = first_line(command->get_description())});
+    }
+    manual.sections.push_back(std::move(section));
+  }
+  add_options(app, manual);
+  add_footer(app.get_footer(), manual);
+  if (manual.sections.back().title == kExitStatus) return manual;
+  manual.sections.push_back({.title = kExitStatus,
+                             .lines = "0      success\n"
+                                      "1      the run failed\n"
+                                      "2      impossible options or malformed input\n"
+                                      "3      training diverged: a number is infinite or none\n"
+                                      "130    ended by Ctrl-C (128 + the signal's number)\n"});
+  return manual;
 }
 
 std::string ManualFormatter::make_help(const CLI::App* app, std::string /*name*/,
                                        CLI::AppFormatMode /*mode*/) const {
-  const std::string description = app->get_description();
-  const std::size_t line = description.find('\n');
-  std::string out =
-      fmt::format("NAME\n{:{}}{} - {}\n", "", kNameIndent, full_name(app), description.substr(0, line));
-  out += fmt::format("\nSYNOPSIS\n{}", wrap(synopsis(app, also_required_), kNameIndent));
-  if (line != std::string::npos) {
-    const std::size_t text = description.find_first_not_of('\n', line);
-    out += fmt::format("\nDESCRIPTION\n{}", wrap(description.substr(text), kNameIndent));
-  }
-  std::string commands;
-  for (const CLI::App* command : subcommands_of(app)) commands += make_subcommand(command);
-  if (!commands.empty()) {
-    out += fmt::format("\n{}\n{}", kind_of(app, subcommands_of(app)), commands);
-  }
-  out += options_of(app, *this);
-  if (!app->get_footer().empty()) out += "\n" + verbatim(app->get_footer(), 0);
-  if (app->get_footer().find("EXIT STATUS") != std::string::npos) return out;
-  out += fmt::format("\nEXIT STATUS\n{}", verbatim("0      success\n"
-                                                   "1      the run failed\n"
-                                                   "2      impossible options or malformed input\n"
-                                                   "3      training diverged: a number is infinite or none\n"
-                                                   "130    ended by Ctrl-C (128 + the signal's number)",
-                                                   kNameIndent));
-  return out;
+  return help_text(manual(*app));
+}
+
+Manual manual_of(const CLI::App& app) {
+  const auto formatter = std::dynamic_pointer_cast<ManualFormatter>(app.get_formatter());
+  return formatter == nullptr ? ManualFormatter().manual(app) : formatter->manual(app);
 }
 
 }  // namespace verbena::apps

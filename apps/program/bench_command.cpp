@@ -321,7 +321,8 @@ void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
   command
       .add_option("--operations", options.operations,
                   fmt::format("Measure these only: {}.", absl::StrJoin(bench::operation_names(), ", ")))
-      ->type_name("NAMES")
+      ->type_name(absl::StrJoin(bench::operation_names(), "|"))
+      ->option_text("NAMES")
       ->delimiter(',')
       ->check(one_of(bench::operation_names()))
       ->group(kMeasurements);

@@ -37,6 +37,10 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
 /// It can show the help of all other commands, no matter when they are added.
 void add_help_command(CLI::App& program, Run* run);
 
+/// `words`: the words after a "--", which are the command line that is to be completed.
+void add_completion_commands(CLI::App& program, const std::vector<std::string>& words, Run* run);
+void add_manual_command(CLI::App& program, Run* run);
+
 /// For subcommands that need no application, such as bench and generate.
 using AddCommand = std::function<void(CLI::App& program, Run* run)>;
 

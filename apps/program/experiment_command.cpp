@@ -27,6 +27,7 @@
 #include "apps/experiment/experiment_output.hpp"
 #include "apps/experiment/experiment_report.hpp"
 #include "apps/launcher/host_run.hpp"
+#include "apps/options/completion.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/peers/peer.hpp"
@@ -353,7 +354,7 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
                 },
                 "Where another program is that is to be run beside ours; by default mf-train, fasttext and "
                 "liblinear-train, if they are in PATH.")
-            ->type_name("libmf|fasttext|liblinear=PROGRAM")
+            ->type_name("libmf=PROGRAM|fasttext=PROGRAM|liblinear=PROGRAM")
             ->check(accepted_by([](const std::string& text) { return check_peer(text); }))
             ->group(kInput);
     command.add_flag("--no-peers", options.no_peers, "Run no other programs.")->excludes(peer)->group(kInput);
@@ -364,7 +365,8 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
             "--models", chosen.models,
             "Run these, as for --consistency of `verbena run`, instead of those that the experiment is "
             "about; what is missing cannot be judged.")
-        ->type_name("MODEL,…")
+        ->type_name(kModelChoices)
+        ->option_text("MODEL,…")
         ->delimiter(',')
         ->check(accepted_by([](const std::string& text) { return parse_consistency(text).status(); }))
         ->group(kProcesses);

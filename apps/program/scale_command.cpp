@@ -11,6 +11,7 @@
 #include "apps/experiment/experiment_output.hpp"
 #include "apps/experiment/experiment_scale.hpp"
 #include "apps/launcher/job_options.hpp"
+#include "apps/options/completion.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/report/console.hpp"
@@ -105,7 +106,8 @@ void add_job_options(CLI::App& command, ScaleOptions& chosen) {
       ->group(kJobs)
       ->default_str(fmt::format("{}", fmt::join(chosen.workers, ",")));
   command.add_option("--models", chosen.models, "Consistency models, as for --consistency of `verbena run`.")
-      ->type_name("MODEL,…")
+      ->type_name(kModelChoices)
+      ->option_text("MODEL,…")
       ->delimiter(',')
       ->check(accepted_by([](const std::string& text) { return parse_consistency(text).status(); }))
       ->group(kJobs)

@@ -69,9 +69,10 @@ void set_up_process(int argc, char** argv) {
   }));
 }
 
-/// How many of the words belong to `verbena` itself: all, except in "verbena run … -- PROGRAM …".
+/// How many of the words belong to `verbena` itself: all, except in "verbena run … -- PROGRAM …" and
+/// "verbena complete -- WORD…".
 int own_words_of(int argc, char** argv) {
-  if (argc < 2 || std::strcmp(argv[1], "run") != 0) return argc;
+  if (argc < 2 || (std::strcmp(argv[1], "run") != 0 && std::strcmp(argv[1], "complete") != 0)) return argc;
   return static_cast<int>(
       std::find_if(argv, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; }) - argv);
 }
@@ -168,6 +169,8 @@ std::unique_ptr<CLI::App> make_program(const Applications& applications,
   add_server_command(program, run);
   add_worker_command(program, applications, run);
   for (const AddCommand& add : commands) add(program, run);
+  add_completion_commands(program, program_words, run);
+  add_manual_command(program, run);
   add_help_command(program, run);
   expect_values(program);
   return made;

@@ -229,9 +229,9 @@ void SketchApplication::add_options(CLI::App& command) {
                   "Wabbit, or ratings; gzip of any; several files (docs/data.md)")
       ->required()
       ->type_name("FILE");
-  command.add_option("--format", format_, "auto, libsvm, libffm, criteo, avazu, vw or ratings")
+  command.add_option("--format", format_, "how the examples are written; auto: found out")
       ->capture_default_str()
-      ->type_name("FORMAT");
+      ->type_name("auto|libsvm|libffm|criteo|avazu|vw|ratings");
   add_number(command, "--megabytes", megabytes_, "of counters, all servers together")->capture_default_str();
   add_number(command, "--top", top_, "the most frequent features to print, and to save")
       ->capture_default_str();
