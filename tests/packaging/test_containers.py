@@ -43,10 +43,21 @@ class Packages(unittest.TestCase):
 class Files(unittest.TestCase):
     def test_what_is_copied_is_there(self):
         docker = re.findall(r"^COPY (?!--from)(\S+) ", (CONTAINER / "Dockerfile").read_text(), re.MULTILINE)
-        apptainer = re.findall(r"^    ([a-z.]\S*) /\S+$", (CONTAINER / "verbena.def").read_text(), re.MULTILINE)
-        self.assertEqual(docker, apptainer)
-        for path in docker:
+        self.assertEqual(docker, [".", "packaging/container/packages"])
+        apptainer = re.findall(r"^    (\w\S*) (/\S+)$", (CONTAINER / "verbena.def").read_text(), re.MULTILINE)
+        for path, _ in apptainer:
             self.assertTrue((program.SOURCE / path).exists(), path)
+        copied = {path for path, place in apptainer if place == f"/source/{path}"}
+        self.assertEqual(set(apptainer), {*((path, f"/source/{path}") for path in copied),
+                                          ("packaging/container/packages", "/tmp/packages")})
+        folders = re.search(r"^foreach\(folder (.*)\)\n  add_subdirectory", (program.SOURCE / "CMakeLists.txt").read_text(),
+                            re.MULTILINE)[1]
+        self.assertEqual(copied, {"CMakeLists.txt", "CMakePresets.json", "cmake", "data", "include", "packaging", "scripts",
+                                  *folders.split()})
+
+    def test_no_secret_is_copied(self):
+        made = re.search(r"base64 > (\S+)\)", (program.SOURCE / "docs" / "kubernetes.md").read_text())[1]
+        self.assertIn(made, (CONTAINER / "Dockerfile.dockerignore").read_text().splitlines())
 
     def test_what_builds_is_a_shell_script(self):
         subprocess.run(["sh", "-n", CONTAINER / "install"], check=True)

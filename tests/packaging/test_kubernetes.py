@@ -17,6 +17,48 @@ import yaml
 MANIFESTS = program.PACKAGING / "kubernetes"
 
 
+# The fields of Kubernetes, JobSet and MPIJob that are used here, as their references have them: an API server refuses, or
+# silently ignores, any other one. A list stands for any number of such elements.
+CONTAINER = {
+    "name": str, "image": str, "command": [str], "args": [str],
+    "env": [{"name": str, "value": str, "valueFrom": {"fieldRef": {"fieldPath": str}}}],
+    "resources": {"requests": {"cpu": str, "memory": str}, "limits": {"rdma/hca_shared_devices_a": str}},
+    "securityContext": {"runAsUser": int, "allowPrivilegeEscalation": bool, "capabilities": {"drop": [str], "add": [str]}},
+    "volumeMounts": [{"name": str, "mountPath": str, "readOnly": bool}],
+    "readinessProbe": {"tcpSocket": {"port": int}, "periodSeconds": int},
+}
+POD = {
+    "restartPolicy": str, "containers": [CONTAINER],
+    "securityContext": {"runAsNonRoot": bool, "runAsUser": int, "fsGroup": int},
+    "volumes": [{"name": str, "secret": {"secretName": str, "defaultMode": int}, "emptyDir": {"medium": str}}],
+}
+JOB = {"parallelism": int, "completions": int, "completionMode": str, "backoffLimit": int, "template": {"spec": POD}}
+REPLICAS = {"replicas": int, "template": {"spec": POD}}
+FIELDS = {
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): {
+        "failurePolicy": {"maxRestarts": int},
+        "replicatedJobs": [{"name": str, "replicas": int, "template": {"spec": JOB}}],
+    },
+    ("kubeflow.org/v2beta1", "MPIJob"): {
+        "slotsPerWorker": int, "sshAuthMountPath": str, "mpiImplementation": str, "launcherCreationPolicy": str,
+        "runPolicy": {"cleanPodPolicy": str, "backoffLimit": int},
+        "mpiReplicaSpecs": {"Launcher": REPLICAS, "Worker": REPLICAS},
+    },
+}
+
+
+def unknown_fields(value, known, place):
+    """Where `value` has what `known` has not, or a value of another type."""
+    if isinstance(known, list) and isinstance(value, list):
+        return [place_of for number, each in enumerate(value)
+                for place_of in unknown_fields(each, known[0], f"{place}[{number}]")]
+    if isinstance(known, dict) and isinstance(value, dict):
+        return [place_of for name, each in value.items()
+                for place_of in (unknown_fields(each, known[name], f"{place}.{name}") if name in known
+                                 else [f"{place}.{name}"])]
+    return [] if isinstance(known, type) and type(value) is known else [place]
+
+
 def manifest(name):
     (document,) = yaml.safe_load_all((MANIFESTS / name).read_text())
     return document
@@ -114,7 +156,7 @@ class JobSet(unittest.TestCase):
         _, pod = pod_of(rdma)
         container = container_of(pod)
         security = container.pop("securityContext")
-        self.assertEqual((security["runAsUser"], security["capabilities"]), (0, {"drop": ["ALL"], "add": ["IPC_LOCK"]}))
+        self.assertEqual((security["runAsUser"], security["capabilities"]), (0, {"drop": ["ALL"], "add": ["IPC_LOCK", "DAC_OVERRIDE"]}))
         self.assertEqual(list(container["resources"].pop("limits")), ["rdma/hca_shared_devices_a"])
         self.assertEqual(container["args"].pop(), "--transport=verbs")
         pod["securityContext"] = self.pod["securityContext"]
@@ -140,6 +182,13 @@ class MpiJob(unittest.TestCase):
         home = re.search(r"useradd --uid 1000 --home-dir (\S+)", dockerfile)[1]
         self.assertEqual(manifest("mpijob.yaml")["spec"]["sshAuthMountPath"], f"{home}/.ssh")
 
+    def test_its_launcher_comes_when_ssh_servers_answer(self):
+        spec = manifest("mpijob.yaml")["spec"]
+        self.assertEqual(spec["launcherCreationPolicy"], "WaitForWorkersReady")
+        probe = container_of(spec["mpiReplicaSpecs"]["Worker"]["template"]["spec"])["readinessProbe"]
+        dockerfile = (program.PACKAGING / "container" / "Dockerfile").read_text()
+        self.assertEqual(re.findall(r"'Port (\d+)'", dockerfile), [str(probe["tcpSocket"]["port"])] * 2)
+
     def test_over_rdma_only_what_must_differs(self):
         base, rdma = manifest("mpijob.yaml"), manifest("mpijob-rdma.yaml")
         replicas = rdma["spec"]["mpiReplicaSpecs"]
@@ -160,6 +209,13 @@ class Manifests(unittest.TestCase):
     def test_all_are_looked_at(self):
         self.assertEqual({path.name for path in MANIFESTS.iterdir()},
                          {"jobset.yaml", "jobset-rdma.yaml", "mpijob.yaml", "mpijob-rdma.yaml"})
+
+    def test_their_fields_are_known(self):
+        for path in MANIFESTS.iterdir():
+            document = manifest(path.name)
+            known = {"apiVersion": str, "kind": str, "metadata": {"name": str},
+                     "spec": FIELDS[document["apiVersion"], document["kind"]]}
+            self.assertEqual(unknown_fields(document, known, path.name), [])
 
     def test_images_are_those_that_the_dockerfile_makes(self):
         made = re.findall(r"--target (\S+) -t (\S+)", (program.PACKAGING / "container" / "Dockerfile").read_text())

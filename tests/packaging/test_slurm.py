@@ -4,8 +4,10 @@
 import contextlib
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -97,25 +99,42 @@ class Batches(unittest.TestCase):
         cls.slurm = Slurm()
         cls.addClassCleanup(cls.slurm.stack.close)
 
+    def test_all_are_looked_at(self):
+        self.assertEqual(sorted(BATCHES.iterdir()), [BATCHES / "pmix.sbatch", BATCHES / "rendezvous.sbatch"])
+
+    def said_by(self, batch, *words):
+        """What a job says that ends well."""
+        # All four tasks on the one node.
+        submitted = self.slurm.run("sbatch", "--parsable", "--nodes=1", "--ntasks-per-node=4", "--cpus-per-task=2",
+                                   "--output=%x-%j.out", batch, *words)
+        self.assertEqual(submitted.returncode, 0, submitted.stdout)
+        number = submitted.stdout.strip()
+        state = lambda: self.slurm.run("scontrol", "--oneliner", "show", "job", number).stdout
+        self.slurm.wait(lambda: "JobState=COMPLETED" in state() or "JobState=FAILED" in state())
+        said = (self.slurm.folder / f"verbena-{number}.out").read_text()
+        self.assertIn("JobState=COMPLETED", state(), said)
+        self.assertIn("2 servers × 2 workers", said)
+        # Nothing of the secret is left.
+        self.assertEqual(list(self.slurm.folder.glob(".verbena-secret*")), [])
+        return said
+
     def test_each_trains(self):
-        batches = sorted(BATCHES.iterdir())
-        self.assertEqual([path.name for path in batches], ["pmix.sbatch", "rendezvous.sbatch"])
-        for batch in batches:
+        for batch in BATCHES.iterdir():
             with self.subTest(batch=batch.name):
-                # All four tasks on the one node.
-                submitted = self.slurm.run("sbatch", "--parsable", "--nodes=1", "--ntasks-per-node=4", "--output=%x-%j.out", batch,
-                                           "lda", f"--data={program.CORPUS}", "--stop-words=english", "--iterations=5")
-                self.assertEqual(submitted.returncode, 0, submitted.stdout)
-                number = submitted.stdout.strip()
-                state = lambda: self.slurm.run("scontrol", "--oneliner", "show", "job", number).stdout
-                self.slurm.wait(lambda: "JobState=COMPLETED" in state() or "JobState=FAILED" in state())
-                said = (self.slurm.folder / f"verbena-{number}.out").read_text()
-                self.assertIn("JobState=COMPLETED", state(), said)
-                self.assertIn("2 servers × 2 workers", said)
-                self.assertIn("log_likelihood_per_token", said)
-                # Nothing of the secret is left.
-                self.assertEqual(list(self.slurm.folder.glob(".verbena-secret*")), [])
+                self.assertIn("log_likelihood_per_token", self.said_by(batch, "lda", f"--data={program.CORPUS}",
+                                                                       "--stop-words=english", "--iterations=5"))
+
+    def test_each_starts_a_program_with_processors(self):
+        hello = program.PROGRAM.parent / "hello"
+        for batch in BATCHES.iterdir():
+            with self.subTest(batch=batch.name):
+                said = self.said_by(batch, "--", "sh", "-c", 'echo "$SLURM_CPUS_PER_TASK processors"; exec "$0"', hello)
+                self.assertEqual(said.count("2 processors"), 2, said)
 
 
 if __name__ == "__main__":
+    for daemon in ("munged", "slurmctld", "slurmd"):
+        if not shutil.which(daemon, path=f"/usr/sbin:{os.environ['PATH']}"):
+            print(f"skipped: batch files: no {daemon} (scripts/setup installs it)")
+            sys.exit(77)
     unittest.main()
