@@ -128,7 +128,8 @@ class Batches(unittest.TestCase):
         hello = program.PROGRAM.parent / "hello"
         for batch in BATCHES.iterdir():
             with self.subTest(batch=batch.name):
-                said = self.said_by(batch, "--", "sh", "-c", 'echo "$SLURM_CPUS_PER_TASK processors"; exec "$0"', hello)
+                said = self.said_by(batch, "--", "sh", "-c", 'echo "$SRUN_CPUS_PER_TASK processors"; exec "$0"', hello)
+                # What srun was told. Without a plugin that binds tasks to processors nothing else shows it.
                 self.assertEqual(said.count("2 processors"), 2, said)
 
 

@@ -29,6 +29,10 @@ foreach(file man/man1/verbena-run-lda.1 bash-completion/completions/verbena zsh/
   if(NOT EXISTS ${WORK}/prefix/share/${file})
     message(FATAL_ERROR "share/${file} is not installed")
   endif()
+  file(SIZE ${WORK}/prefix/share/${file} size)
+  if(size EQUAL 0)
+    message(FATAL_ERROR "share/${file} is empty")
+  endif()
 endforeach()
 
 # The Python package, where it is built, finds the library where both were put.
