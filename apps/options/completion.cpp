@@ -33,6 +33,7 @@ struct Place {
   const CLI::App* owner = nullptr;      ///< whose options may come next
   const CLI::Option* option = nullptr;  ///< whose value may come next
   bool is_value_missing = false;        ///< nothing else can come next
+  bool is_command_refused = false;      ///< behind an option of `run` itself, which is for "run … --"
   bool is_other_program = false;        ///< behind "run … --": not ours
 };
 
@@ -45,6 +46,7 @@ const CLI::App* command_of(const CLI::App& app, const std::string& name) {
 
 /// A word that begins with a hyphen.
 void pass_option(const std::string& word, Place& place) {
+  place.is_command_refused = place.owner->get_name() == "run";
   const bool has_value = word.find('=') != std::string::npos;
   place.option = has_value ? nullptr : place.owner->get_option_no_throw(word);
   if (place.option != nullptr && !takes_value(*place.option)) place.option = nullptr;
@@ -60,7 +62,8 @@ Place place_behind(const CLI::App& program, std::span<const std::string> words) 
       if (!takes_several(*place.option)) place.option = nullptr;
     } else if (word.starts_with('-')) {
       pass_option(word, place);
-    } else if (const CLI::App* const command = command_of(*place.app, word)) {
+    } else if (const CLI::App* const command =
+                   place.is_command_refused ? nullptr : command_of(*place.app, word)) {
       // `verbena help run lda`: names of all commands, but its own options.
       const bool is_explained = place.owner->get_name() == "help";
       place = {.app = command->get_name() == "help" ? &program : command,
@@ -113,8 +116,10 @@ void add_option_names(const CLI::App& app, Completion& completion) {
 }
 
 void add_what_is_no_option(const Place& place, const std::string& begun, Completion& completion) {
-  for (const CLI::App* command : shown_commands(*place.app)) {
-    completion.words.push_back({command->get_name(), in_short(command->get_description())});
+  if (!place.is_command_refused) {
+    for (const CLI::App* command : shown_commands(*place.app)) {
+      completion.words.push_back({command->get_name(), in_short(command->get_description())});
+    }
   }
   if (place.option != nullptr) add_values(*place.option, "", begun, completion);
   for (const CLI::Option* option : place.owner->get_options()) {

@@ -12,17 +12,37 @@
 namespace verbena::apps {
 namespace {
 
-/// The text as troff prints it: a hyphen as what people type, and nothing at the begin of a line a request.
+/// What troff prints as it stands here: without this it makes a hyphen, quotation marks and accents of what
+/// people type.
+std::string_view escape_of(char letter) {
+  switch (letter) {
+    case '\\':
+      return "\\e";
+    case '-':
+      return "\\-";
+    case '\'':
+      return "\\(aq";
+    case '`':
+      return "\\(ga";
+    case '^':
+      return "\\(ha";
+    case '~':
+      return "\\(ti";
+    default:
+      return "";
+  }
+}
+
+/// The text as troff prints it; nothing at the begin of a line is a request.
 std::string escaped(std::string_view text) {
   std::string out;
-  if (text.starts_with('.') || text.starts_with('\'')) out += "\\&";
+  if (text.starts_with('.')) out += "\\&";
   for (const char letter : text) {
-    if (letter == '\\') {
-      out += "\\e";
-    } else if (letter == '-') {
-      out += "\\-";
-    } else {
+    const std::string_view escape = escape_of(letter);
+    if (escape.empty()) {
       out += letter;
+    } else {
+      out += escape;
     }
   }
   return out;
@@ -35,12 +55,13 @@ std::string page_name(const CLI::App& app) {
   return name;
 }
 
-std::string paragraphs(const std::string& text) {
+/// `between`: the request that begins another paragraph.
+std::string paragraphs(const std::string& text, const char* between) {
   std::string out;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
-    out += (out.empty() ? "" : ".PP\n") + escaped(line) + "\n";
+    out += (out.empty() ? "" : between) + escaped(line) + "\n";
   }
   return out;
 }
@@ -48,7 +69,7 @@ std::string paragraphs(const std::string& text) {
 std::string entry(const Manual::Entry& entry) {
   std::string out = ".TP\n\\fB" + escaped(entry.name) + "\\fR";
   if (!entry.value.empty()) out += " \\fI" + escaped(entry.value) + "\\fR";
-  return out + "\n" + (entry.text.empty() ? "\\&\n" : paragraphs(entry.text));
+  return out + "\n" + (entry.text.empty() ? "\\&\n" : paragraphs(entry.text, ".IP\n"));
 }
 
 /// The pages of the command above, and of those below.
@@ -70,7 +91,7 @@ std::string page_of(const CLI::App& app, const std::string& version) {
   std::string out = fmt::format(".TH {} 1 \"\" \"{}\" \"Verbena\"\n.SH NAME\n{} \\- {}\n", escaped(title),
                                 escaped(version), escaped(page_name(app)), escaped(manual.summary));
   for (const Manual::Section& section : manual.sections) {
-    out += fmt::format(".SH \"{}\"\n{}", escaped(section.title), paragraphs(section.text));
+    out += fmt::format(".SH \"{}\"\n{}", escaped(section.title), paragraphs(section.text, ".PP\n"));
     for (const Manual::Entry& command : section.commands) out += entry(command);
     for (const Manual::Entry& option : section.options) out += entry(option);
     if (section.lines.empty()) continue;

@@ -17,19 +17,33 @@
 namespace verbena::apps {
 namespace {
 
-// Readline replaces only what stands behind the last = or : of a word. Without the package bash-completion
-// nothing else knows that. An own reading of the line, for the shell would cut it at these, too.
+// Readline replaces only what stands behind the last = or : of a word, or behind an open quotation mark.
+// Without the package bash-completion nothing else knows that. An own reading of the line, for the shell
+// would cut it at these, too, and leave quotation marks in.
 constexpr const char* kBashScript =
     R"script(# bash completion of verbena; `source` it, or install it as share/bash-completion/completions/verbena
 _verbena() {
-    local line=${COMP_LINE:0:COMP_POINT} breaks= before= paths= word
+    local line=${COMP_LINE:0:COMP_POINT} current= begun= quote= before= before_quote= paths= word letter
     local -a words
-    read -ra words <<<"$line"
-    [[ $line == *[[:space:]] ]] && words+=('')
-    local current=${words[-1]}
-    [[ $COMP_WORDBREAKS == *=* ]] && breaks+='='
-    [[ $COMP_WORDBREAKS == *:* ]] && breaks+=':'
-    [[ -n $breaks ]] && before=${current%"${current##*[$breaks]}"}
+    local -i i
+    for ((i = 0; i < ${#line}; ++i)); do
+        letter=${line:i:1}
+        if [[ $letter == \\ && $quote != "'" ]]; then
+            current+=${line:(++i):1} begun=1
+        elif [[ -n $quote ]]; then
+            if [[ $letter == "$quote" ]]; then quote=; else current+=$letter; fi
+        elif [[ $letter == [\'\"] ]]; then
+            quote=$letter before_quote=$current begun=1
+        elif [[ $letter == [[:space:]] ]]; then
+            [[ -n $begun ]] && words+=("$current")
+            current= begun= before=
+        else
+            current+=$letter begun=1
+            [[ $letter == [=:] && $COMP_WORDBREAKS == *"$letter"* ]] && before=$current
+        fi
+    done
+    words+=("$current")
+    [[ -n $quote ]] && before=$before_quote
     COMPREPLY=()
     while IFS= read -r word; do
         if [[ -z $paths ]]; then
@@ -45,13 +59,17 @@ _verbena() {
     case $paths in
         files | folders)
             compopt -o filenames 2>/dev/null
-            local kind=-f
+            local kind=-f path=$current
             [[ $paths == folders ]] && kind=-d
-            while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen "$kind" -- "${current#"$before"}")
+            [[ $current == --*=* ]] && path=${current#*=}
+            while IFS= read -r word; do
+                word=${current%"$path"}$word
+                COMPREPLY+=("${word#"$before"}")
+            done < <(compgen "$kind" -- "$path")
             ;;
     esac
 }
-complete -F _verbena verbena
+complete -o bashdefault -o default -F _verbena verbena
 )script";
 
 constexpr const char* kZshScript = R"script(#compdef verbena
@@ -59,7 +77,7 @@ constexpr const char* kZshScript = R"script(#compdef verbena
 _verbena() {
     local program=${(Q)words[1]} line word about
     local -a answer entries open
-    answer=("${(@f)$("${program/#\~/$HOME}" complete -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
+    answer=("${(@f)$("${program/#\~/$HOME}" complete -- "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}")
     for line in "${(@)answer[2,-1]}"; do
         word=${line%%$'\t'*} about=${line#*$'\t'}
         if [[ $word == *[=:] ]]; then
@@ -72,8 +90,8 @@ _verbena() {
     (( $#entries )) && _describe -V verbena entries && found=0
     (( $#open )) && _describe -V verbena open -S '' && found=0
     case $answer[1] in
-        files) [[ $PREFIX == --*=* ]] && compset -P '*='; _files && found=0 ;;
-        folders) [[ $PREFIX == --*=* ]] && compset -P '*='; _files -/ && found=0 ;;
+        files) [[ $PREFIX == --*=* ]] && compset -P 1 '*='; _files && found=0 ;;
+        folders) [[ $PREFIX == --*=* ]] && compset -P 1 '*='; _files -/ && found=0 ;;
     esac
     return found
 }
@@ -88,7 +106,9 @@ constexpr const char* kFishScript =
     R"script(# fish completion of verbena; `source` it, or install it as share/fish/vendor_completions.d/verbena.fish
 function __verbena_complete
     set -l words (commandline -opc)
-    set -l current (commandline -ct)
+    # As it stands there; if a quotation mark is open, it is no word yet.
+    set -l raw (commandline -ct)
+    set -l current (string unescape -- "$raw"; or string replace -r -- '^(-[^=]*=)?["\']' '$1' "$raw")
     set -l program (string replace -r '^~' -- $HOME $words[1])
     set -l answer ($program complete -- $words[2..-1] "$current" 2>/dev/null)
     set -l before (string match -r -- '^--[^=]*=' "$current")
@@ -99,7 +119,7 @@ function __verbena_complete
                 echo "$before$found"
             end
         case folders
-            for found in (__fish_complete_directories "$path" '')
+            for found in (__fish_complete_directories (string escape --no-quoted -- "$path") '')
                 echo "$before$found"
             end
     end

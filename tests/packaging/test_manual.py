@@ -33,6 +33,11 @@ class Manual(unittest.TestCase):
             pages.add(f"{name}.1")
             with self.subTest(page=name):
                 page = words(shown(MANUAL / f"{name}.1"))
+                source = (MANUAL / f"{name}.1").read_text()
+                # troff makes other characters of these, some of them on some devices only.
+                self.assertNotRegex(source, r"['`^~]")
+                # .PP would end the indentation of an option's text.
+                self.assertNotRegex(source, r"(?m)^\.TP\n(?:(?!\.SH|\.TP).*\n)*\.PP")
                 # Behind the first line, which has the command's name in another spelling.
                 for paragraph in re.split(r"\n(?=\n|[A-Z]| {7}-)", text.split("\n", 2)[2]):
                     self.assertIn(words(paragraph).strip(), page)
