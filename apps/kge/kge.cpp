@@ -324,7 +324,7 @@ void KnowledgeGraphEmbedding::add_own_options(CLI::App& command) {
           "of --output: text, which --load reads; npy; safetensors; openke and dgl-ke: as these programs "
           "load them, with files in PREFIX's folder that have the same names for each model")
       ->capture_default_str()
-      ->type_name("FORMAT");
+      ->type_name("text|npy|safetensors|openke|dgl-ke");
 }
 
 absl::Status KnowledgeGraphEmbedding::check_options() const {

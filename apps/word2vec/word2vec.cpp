@@ -274,7 +274,7 @@ void Word2Vec::add_own_options(CLI::App& command) {
                   "have an array, and the words in a file beside it; auto: as the name ends, .bin, .npy, "
                   ".safetensors, else text")
       ->capture_default_str()
-      ->type_name("FORMAT");
+      ->type_name("auto|text|binary|glove|npy|safetensors");
 }
 
 absl::Status Word2Vec::check_options() const {
