@@ -71,6 +71,7 @@ TEST_F(TriplesTest, SaysWhatIsWrongAndWhere) {
 /// The triples as text, with their names.
 std::vector<std::string> facts(const KnowledgeGraph& graph, const std::vector<Triple>& triples) {
   std::vector<std::string> result;
+  result.reserve(triples.size());
   for (const Triple& triple : triples) {
     result.push_back(graph.entity_names[triple.head] + " " + graph.relation_names[triple.relation] + " " +
                      graph.entity_names[triple.tail]);

@@ -2,7 +2,6 @@
 #include "apps/kge/exports.hpp"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -23,7 +22,6 @@ namespace verbena::apps::kge {
 namespace {
 
 using namespace std::string_literals;
-using ::testing::ElementsAre;
 using verbena::testing::contents;
 using Numbers = std::vector<float>;
 

@@ -133,6 +133,7 @@ TEST_F(VectorsTest, BinaryFilesAreThoseOfWord2vec) {
 
 TEST_F(VectorsTest, LargeBinaryFilesAreReadToTheBit) {
   std::vector<std::string> words;
+  words.reserve(3000);
   for (int id = 0; id < 3000; ++id) words.push_back(fmt::format("word{}", id));
   Vectors vectors(words, 100);
   for (std::size_t id = 0; id < words.size(); ++id) {
@@ -218,6 +219,7 @@ TEST_F(VectorsTest, TheShapeOfRowsTellsTextFromBytes) {
 
 TEST_F(VectorsTest, SaysWhichWordOfDamagedGzipCannotBeRead) {
   std::vector<std::string> words;
+  words.reserve(5000);
   for (int id = 0; id < 5000; ++id) words.push_back(fmt::format("word{}", id));
   Vectors vectors(words, 50);
   for (std::size_t id = 0; id < words.size(); ++id) {
