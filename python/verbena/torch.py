@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import hashlib
 import re
+import time
+import weakref
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
 
 import numpy
 import torch
 
-from verbena._errors import FailedPreconditionError, InvalidArgumentError
+from verbena._errors import AlreadyExistsError, DeadlineExceededError, FailedPreconditionError, InvalidArgumentError
 from verbena._verbena import Bags, Session, Table
 
 __all__ = [
@@ -35,8 +38,14 @@ __all__ = [
     "prefetch",
 ]
 
-# How many bytes of values and keys one worker sends of a table's first values before all meet.
-_BYTES_A_ROUND = 1 << 18
+# How many bytes of a table's first values and their keys a worker sends at a time.
+_BYTES_A_PIECE = 1 << 18
+# The table in which workers count the tables whose first values they have written.
+_MEETINGS = "first values"
+# How long workers that make their layers wait for each other: as long as a clock may take.
+_LONGEST_MEETING_SECONDS = 3600
+# Rules that are known to take a step when a push comes, unless the model holds updates back.
+_IMMEDIATE_RULES = ("add", "sgd", "momentum", "adagrad", "rowwise-adagrad", "adam", "ftrl")
 # The rows of a model's parameters.
 _PARAMETERS_A_ROW = 64
 
@@ -69,24 +78,36 @@ def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype)[len("torch."):]
 
 
+class _Use:
+    """What one forward() has made of a table's rows, and what backward() has to push for it."""
+
+    def __init__(self, bags: Bags, factor: float) -> None:
+        self.bags = bags
+        self.gradients: Any = None
+        self._factor = factor
+
+    def push(self, _: torch.Tensor) -> None:
+        self.bags.push(self.gradients, self._factor)
+        self.gradients = None
+
+
 class _Pooled(torch.autograd.Function):
     """The bags' sums; their gradients go to the table instead of to a tensor."""
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, anchor: torch.Tensor, weights: Optional[torch.Tensor], bags: Bags, factor: float
+        ctx: Any, anchor: torch.Tensor, weights: Optional[torch.Tensor], use: _Use
     ) -> Any:
-        ctx.bags = bags
-        ctx.factor = factor
-        return _tensor(bags.pull())
+        ctx.use = use
+        return _tensor(use.bags.pull())
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradients: torch.Tensor) -> Any:
         array = _array(gradients)
-        ctx.bags.push(array, ctx.factor)
-        of_weights = _tensor(ctx.bags.gradients_of_weights(array)) if ctx.needs_input_grad[1] else None
-        return None, of_weights, None, None
+        ctx.use.gradients = array
+        of_weights = _tensor(ctx.use.bags.gradients_of_weights(array)) if ctx.needs_input_grad[1] else None
+        return torch.zeros(0) if ctx.needs_input_grad[0] else None, of_weights, None
 
 
 # The initial values that sparse tables know, with their usual parameters.
@@ -120,28 +141,114 @@ def _initial_values(text: str) -> Callable[[numpy.random.Generator, tuple[int, i
     return lambda random, shape: numpy.full(shape, numbers.get("value", 0.0))
 
 
-def _fill(
-    session: Session, table: Table, rows: int, adds: bool, values: Callable[[int, range], Any], writers: int
-) -> None:
-    """Gives a table that is new its first values; all workers do so together, and the first `writers` of them write.
-    values(n, keys): those of the n-th piece. A table that a checkpoint has brought keeps what it has."""
-    if session.resumed_state() is not None:
-        return
-    rows_a_piece = max(1, _BYTES_A_ROUND // (8 + 8 * table.width))
-    pieces = -(-rows // rows_a_piece)
-    for first in range(0, pieces, writers):
-        pending = None
-        piece = first + session.rank
-        if session.rank < writers and piece < pieces:
+class _Beginnings:
+    """What a session's layers and optimizers have begun with."""
+
+    def __init__(self, session: Session) -> None:
+        # Not the session itself, which would never go then: _BEGINNINGS has it as its key.
+        self._rank = session.rank
+        self._workers = session.workers
+        self._made: dict[str, Any] = {}
+        self._meetings: Optional[Table] = None
+        self._filled = 0
+
+    def has(self, name: str, what: Any, can_share: bool) -> bool:
+        """Whether this session has made the like already; refuses what has the name of something else."""
+        if name not in self._made:
+            return False
+        if can_share and self._made[name] == what:
+            return True
+        raise AlreadyExistsError(
+            f'"{name}": this session has something of that name already; another name is expected, or, to share the '
+            f"rows of a layer, the same options for both"
+        )
+
+    def note(self, name: str, what: Any) -> None:
+        self._made[name] = what
+
+    def fill(
+        self,
+        session: Session,
+        table: Table,
+        rows: int,
+        options: dict[str, Any],
+        values: Callable[[int, range], Any],
+        writers: int,
+    ) -> None:
+        """Gives a table that is new its first values; all workers do so together, and the first `writers` of them
+        write. values(n, keys): those of the n-th piece. A table that a checkpoint has brought keeps what it has."""
+        if session.resumed_state() is not None:
+            return
+        rule = options["rule"].partition("(")[0]
+        model = str(options.get("consistency", "ssp:1"))
+        adds = rule == "add"
+        # Clocks that pass here are clocks of rules that count them.
+        needs_clock = model.startswith(("bsp", "a-bsp")) or rule not in _IMMEDIATE_RULES
+        if needs_clock:
+            is_done = session.is_catching_up
+        else:
+            if self._meetings is None:
+                self._meetings = session.table(
+                    _MEETINGS, rows=self._workers, width=1, dtype="int64", consistency="sequential"
+                )
+            # Not so for a worker that takes the place of one that has done it.
+            is_done = self._filled_by(self._rank) > self._filled
+        pending: list[Any] = []
+        rows_a_piece = max(1, _BYTES_A_PIECE // (8 + 8 * table.width))
+        pieces = -(-rows // rows_a_piece)
+        for piece in range(self._rank, pieces, writers) if self._rank < writers and not is_done else ():
             keys = range(piece * rows_a_piece, min(rows, (piece + 1) * rows_a_piece))
             piece_values = numpy.asarray(values(piece, keys), dtype=table.dtype)
-            if adds:
+            if adds and needs_clock:
                 table.push(keys, piece_values)
+            elif options.get("dynamic"):
+                table.push_async(keys, piece_values).wait()
+            elif needs_clock:
+                pending.append(table.call_async("set", list(keys), piece_values.ravel()))
             else:
-                pending = table.call_async("set", list(keys), piece_values.ravel())
-        session.barrier()
-        if pending is not None:
-            pending.wait()
+                table.call("set", list(keys), piece_values.ravel())
+        if needs_clock:
+            session.barrier()
+            for each in pending:
+                each.wait()
+        else:
+            self._meet(is_done)
+
+    def _filled_by(self, rank: int) -> int:
+        assert self._meetings is not None
+        return int(self._meetings.pull(range(rank, rank + 1))[0, 0])
+
+    def _meet(self, is_done: bool) -> None:
+        """Waits until all workers have filled as many tables, without a clock."""
+        assert self._meetings is not None
+        self._filled += 1
+        if not is_done:
+            self._meetings.push(range(self._rank, self._rank + 1), [[1]])
+        deadline = time.monotonic() + _LONGEST_MEETING_SECONDS
+        pause = 0.0005
+        while True:
+            filled = self._meetings.pull(range(self._workers))[:, 0]
+            if filled.min() >= self._filled:
+                return
+            if time.monotonic() > deadline:
+                raise DeadlineExceededError(
+                    f"worker {int(filled.argmin())} has given first values to {int(filled.min())} tables, and this one to "
+                    f"{self._filled}: all make the same layers"
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, 0.01)
+
+
+_BEGINNINGS: weakref.WeakKeyDictionary[Session, _Beginnings] = weakref.WeakKeyDictionary()
+
+
+def _beginnings(session: Session) -> _Beginnings:
+    return _BEGINNINGS.setdefault(session, _Beginnings(session))
+
+
+def _seed_of(name: str, seed: int) -> int:
+    """Layers of one seed begin with different rows."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "little")
 
 
 class _TableLayer(torch.nn.Module):
@@ -159,6 +266,7 @@ class _TableLayer(torch.nn.Module):
         sparse: bool = False,
         dynamic: bool = False,
         seed: int = 0,
+        average: bool = False,
         dtype: torch.dtype = torch.float32,
         **options: Any,
     ) -> None:
@@ -187,7 +295,8 @@ class _TableLayer(torch.nn.Module):
         self.padding_idx = padding_idx
         self._session = session
         self._dynamic = dynamic
-        self._factor = 1.0 if lr is None else -lr
+        self._factor = (1.0 if lr is None else -lr) / (session.workers if average else 1)
+        self._is_frozen = False
         if sparse:
             options.setdefault("expected_rows", num_embeddings or 0)
         else:
@@ -200,19 +309,21 @@ class _TableLayer(torch.nn.Module):
                 raise InvalidArgumentError(
                     f'layer "{name}": initial: shape {(num_embeddings, embedding_dim)} is expected, not {initial.shape}'
                 )
-        self.table = session.table(
-            name,
+        seed = _seed_of(name, seed)
+        options.update(
             width=embedding_dim,
             dtype=_dtype_name(dtype),
             sparse=sparse,
             dynamic=dynamic,
             rule="add" if rule is None else rule,
             **({"initial": initial, "seed": seed} if sparse and is_text else {}),
-            **options,
         )
-        # What makes autograd ask for the gradient of what the table gives. No parameter: it is no optimizer's.
-        self._anchor = torch.zeros(0, requires_grad=True)
-        if num_embeddings is None or (sparse and is_text):
+        beginnings = _beginnings(session)
+        begins_with = (initial, seed) if is_text else hashlib.sha256(initial.tobytes()).digest()
+        is_shared = beginnings.has(name, (options, begins_with), can_share=True)
+        self.table = session.table(name, **options)
+        beginnings.note(name, (options, begins_with))
+        if is_shared or num_embeddings is None or (sparse and is_text):
             return
 
         def values(piece: int, keys: range) -> Any:
@@ -221,17 +332,28 @@ class _TableLayer(torch.nn.Module):
             return make(numpy.random.default_rng((seed, piece)), (len(keys), embedding_dim))
 
         if make is None or initial != "zero":
-            _fill(session, self.table, num_embeddings, rule is None, values, session.workers)
+            beginnings.fill(session, self.table, num_embeddings, options, values, session.workers)
+
+    def requires_grad_(self, requires_grad: bool = True) -> _TableLayer:
+        """Whether backward() pushes. requires_grad_() of a module around this layer says nothing to it."""
+        self._is_frozen = not requires_grad
+        return self
 
     def _bags(self, indices: torch.Tensor, **options: Any) -> Bags:
         return Bags(self.table, _array(indices), padding=self.padding_idx, limit=self.num_embeddings or 0, **options)
 
     def _pooled(self, bags: Bags, weights: Optional[torch.Tensor], device: torch.device) -> torch.Tensor:
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or (self._is_frozen and (weights is None or not weights.requires_grad)):
             return _tensor(bags.pull()).to(device)
         # Other devices have threads of their own for backward(), and the session is this thread's.
         weights = weights.cpu() if weights is not None else None
-        pooled: torch.Tensor = _Pooled.apply(self._anchor, weights, bags, self._factor)
+        use = _Use(bags, self._factor)
+        # What makes autograd ask for the gradient of what the table gives. It is no parameter, so it is no optimizer's.
+        # Only where gradients are accumulated its hook is called: torch.autograd.grad() asks, and changes nothing.
+        anchor = torch.zeros(0, requires_grad=not self._is_frozen)
+        if anchor.requires_grad:
+            anchor.register_hook(use.push)
+        pooled: torch.Tensor = _Pooled.apply(anchor, weights, use)
         return pooled.to(device)
 
     def rows(self, indices: Any) -> torch.Tensor:
@@ -356,15 +478,38 @@ class EmbeddingBagCollection(torch.nn.Module):
         KeyedJaggedTensor. Returns what the bags come to, by name."""
         pooled: dict[str, torch.Tensor] = {}
         for feature, number in self._layer_of.items():
-            one = features[feature]
+            one = self._feature(features, feature)
             pooled[feature] = self._layers[number](*one) if isinstance(one, tuple) else self._layers[number](one)
         return pooled
+
+    def requires_grad_(self, requires_grad: bool = True) -> EmbeddingBagCollection:
+        """As EmbeddingBag.requires_grad_(), of each."""
+        for layer in self._layers:
+            layer.requires_grad_(requires_grad)
+        return self
+
+    def _feature(self, features: Any, feature: str) -> Any:
+        try:
+            return features[feature]
+        except (KeyError, IndexError, TypeError):
+            raise InvalidArgumentError(
+                f"features: the one with the name {feature!r} is expected, and those of {sorted(self._layer_of)}"
+            ) from None
 
     def prefetch(self, features: Any, clocks: int = 0) -> None:
         """As EmbeddingBag.prefetch(), of features as for forward()."""
         for feature, number in self._layer_of.items():
-            one = features[feature]
+            one = self._feature(features, feature)
             self._layers[number].prefetch(one[0] if isinstance(one, tuple) else one, clocks)
+
+
+def _parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [each for group in optimizer.param_groups for each in group["params"]]
+
+
+def _are_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Also where both are no numbers, as after steps that were too long."""
+    return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 class DistributedOptimizer:
@@ -372,7 +517,8 @@ class DistributedOptimizer:
 
     With an optimizer of torch's each worker takes its steps, and pushes what they have changed. With the text of a rule,
     "adam(rate=0.001)", it pushes gradients of the model's parameters, and the servers take the steps. Both are divided by
-    the number of workers, unless average=False. The first values are those that worker 0 has.
+    the number of workers, unless average=False. The first values are those that worker 0 has, also those of parameters of
+    `model` that are frozen or another optimizer's: these are not pulled again.
 
     Parameters are pulled once in each clock: before the first forward() of `model`, or by pull().
     """
@@ -393,45 +539,79 @@ class DistributedOptimizer:
                 raise InvalidArgumentError('DistributedOptimizer: the rule "add" would climb; a rule for gradients is expected')
             if model is None:
                 raise InvalidArgumentError("DistributedOptimizer: with a rule, the model is expected, too")
-            self._parameters = [each for each in model.parameters() if each.requires_grad]
+            self._parameters: list[torch.Tensor] = [each for each in model.parameters() if each.requires_grad]
         else:
-            self._parameters = [each for group in optimizer.param_groups for each in group["params"]]
+            self._parameters = _parameters_of(optimizer)
+        if not self._parameters:
+            raise InvalidArgumentError("DistributedOptimizer: a parameter or more is expected, that wants a gradient")
         types = {each.dtype for each in self._parameters}
         if len(types) != 1:
             raise InvalidArgumentError(
                 f"DistributedOptimizer: parameters of one type are expected, not of {sorted(map(str, types))}"
             )
         dtype = _dtype_name(types.pop())
+        own = set(self._parameters)
+        self._others = [each for each in model.parameters() if each not in own] if model is not None else []
+        for each in self._others:
+            if torch.promote_types(each.dtype, self._parameters[0].dtype) != self._parameters[0].dtype:
+                raise InvalidArgumentError(
+                    f"DistributedOptimizer: parameters of {self._parameters[0].dtype}, or of types whose values that has, "
+                    f"are expected, not of {each.dtype}"
+                )
         self._session = session
         self._share = 1 / session.workers if average else 1.0
         self._pulled_in: Optional[int] = None
         # Each parameter begins a row of its own: those without a gradient are not pushed.
         self._rows: list[range] = []
         rows = 0
-        for each in self._parameters:
+        for each in self._parameters + self._others:
             count = -(-each.numel() // _PARAMETERS_A_ROW)
             self._rows.append(range(rows, rows + count))
             rows += count
-        self._table = session.table(
-            name,
+        options.update(
             rows=rows,
             width=_PARAMETERS_A_ROW,
             dtype=dtype,
             rule=optimizer if isinstance(optimizer, str) else "add",
-            **options,
         )
-        self._values = numpy.zeros((rows, _PARAMETERS_A_ROW), dtype=dtype)  # of the parameters, when last pulled or pushed
+        beginnings = _beginnings(session)
+        beginnings.has(name, None, can_share=False)
+        self._table = session.table(name, **options)
+        beginnings.note(name, None)
+        first = numpy.zeros((rows, _PARAMETERS_A_ROW), dtype=dtype)
+        with torch.no_grad():
+            for each, values in zip(self._parameters + self._others, self._views(first)):
+                values.copy_(each)
+        beginnings.fill(session, self._table, rows, options, lambda _, keys: first[keys.start:keys.stop], 1)
+        own_rows = self._rows[len(self._parameters) - 1].stop
+        if self._others:
+            self._table.pull(range(own_rows, rows), out=first[own_rows:])
+            with torch.no_grad():
+                for each, values in zip(self._others, self._views(first)[len(self._parameters):]):
+                    each.copy_(values)
+        self._frozen = [each for each in self._others if not each.requires_grad]
+        self._rows = self._rows[:len(self._parameters)]
+        # Of the parameters, when they were pulled or pushed the last time.
+        self._values = numpy.zeros((own_rows, _PARAMETERS_A_ROW), dtype=dtype)
         self._updates = numpy.zeros_like(self._values)
         self._value_views = self._views(self._values)
         self._update_views = self._views(self._updates)
         self._read()
-        first = self._values.copy()
-        _fill(session, self._table, rows, self.optimizer is not None, lambda _, keys: first[keys.start:keys.stop], 1)
         if model is not None:
             model.register_forward_pre_hook(self._before_forward)
 
     def pull(self) -> None:
         """Gives the parameters the values that the table's consistency model shows now."""
+        for each, values in zip(self._parameters, self._value_views):
+            if not _are_same(each.detach().to(values.device), values):
+                raise FailedPreconditionError(
+                    f"DistributedOptimizer: parameters were changed, one of shape {tuple(each.shape)} among them, but not by "
+                    f"its step(), and a pull would undo that: load_state_dict() and the like are expected before the "
+                    f"optimizer is made, or between pull() and step()"
+                    if self.optimizer is not None
+                    else f"DistributedOptimizer: parameters were changed, one of shape {tuple(each.shape)} among them, and "
+                    f"a pull would undo that: load_state_dict() and the like are expected before the optimizer is made"
+                )
         self._table.pull(range(len(self._values)), out=self._values)
         with torch.no_grad():
             for each, values in zip(self._parameters, self._value_views):
@@ -446,6 +626,12 @@ class DistributedOptimizer:
                 "by forward() of the model that the optimizer was given, or by pull()"
             )
         if self.optimizer is not None:
+            now = _parameters_of(self.optimizer)
+            if len(now) != len(self._parameters) or any(a is not b for a, b in zip(now, self._parameters)):
+                raise FailedPreconditionError(
+                    "DistributedOptimizer.step(): the optimizer has other parameters than when it was given: "
+                    "add_param_group() is expected before that"
+                )
             loss = self.optimizer.step(closure)
             self._read()
             self._table.push(range(len(self._values)), self._updates)
@@ -454,6 +640,11 @@ class DistributedOptimizer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if any(each.requires_grad and each.grad is not None for each in self._frozen):
+            raise FailedPreconditionError(
+                "DistributedOptimizer.step(): a parameter that was frozen when the optimizer was made has a gradient: the "
+                "servers take no steps for it"
+            )
         pushed = []
         for each, rows, updates in zip(self._parameters, self._rows, self._update_views):
             if each.grad is not None:
@@ -484,7 +675,7 @@ class DistributedOptimizer:
         flat = _tensor(array).view(-1)
         return [
             flat[rows.start * _PARAMETERS_A_ROW:][:each.numel()].view(each.shape)
-            for rows, each in zip(self._rows, self._parameters)
+            for rows, each in zip(self._rows, self._parameters + self._others)
         ]
 
 
@@ -495,15 +686,35 @@ def prefetch(
     ahead: int = 1,
 ) -> Iterator[Any]:
     """The loader's batches, one for each clock. So many clocks before a batch comes, each layer's prefetch() is called with
-    its indices: the i-th element of the batch for the i-th layer, or of indices(batch)."""
+    its indices: the i-th element of the batch for the i-th layer, or of indices(batch). A batch that is no tuple or list
+    is one layer's: a tensor of indices, or the dictionary of a collection."""
     if ahead < 1:
         raise InvalidArgumentError(f"ahead: 1 clock or more is expected, not {ahead}")
     waiting: collections.deque[Any] = collections.deque()
     for batch in loader:
-        for layer, one in zip(layers, indices(batch) if indices is not None else batch):
+        for layer, one in zip(layers, _for_layers(layers, batch if indices is None else indices(batch), indices is None)):
             layer.prefetch(one, clocks=len(waiting))
         waiting.append(batch)
         if len(waiting) > ahead:
             yield waiting.popleft()
     while waiting:
         yield waiting.popleft()
+
+
+def _for_layers(layers: Sequence[Any], parts: Any, is_batch: bool) -> Sequence[Any]:
+    """The parts of a batch that are the layers'."""
+    is_list = isinstance(parts, (tuple, list))
+    if not is_list:
+        is_one = len(layers) == 1 and isinstance(layers[0], EmbeddingBagCollection) == isinstance(parts, dict)
+        if is_one or not layers:
+            return [parts]
+    if is_list and (len(parts) >= len(layers) if is_batch else len(parts) == len(layers)):
+        return parts  # type: ignore[no-any-return]
+    if is_batch:
+        what = f"{len(parts)} parts" if is_list else f"the type {type(parts).__name__}"
+        raise InvalidArgumentError(
+            f"prefetch(): a batch with a part for each of {len(layers)} layers is expected, not of {what}; "
+            f"or indices=, a function that says what is theirs: indices=lambda batch: [batch[\"items\"]]"
+        )
+    what = f"{len(parts)} parts" if is_list else f"the type {type(parts).__name__}"
+    raise InvalidArgumentError(f"indices(batch): a list of {len(layers)}, one for each layer, is expected, not {what}")
