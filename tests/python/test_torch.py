@@ -150,6 +150,38 @@ class Layers(unittest.TestCase):
                 session.barrier()
                 torch.testing.assert_close(ours(indices), theirs(indices))
 
+    def test_a_worker_is_replaced(self):
+        """The process in the place of one that has died makes the same layers, and gives them no first values again."""
+        program = """
+import sys, torch, verbena, verbena.torch
+address, incarnation, consistency = sys.argv[1:]
+session = verbena.connect([address], incarnation=int(incarnation))
+rows = verbena.torch.Embedding(session, "rows", 9, 2, lr=1.0, initial="constant(value=5)", consistency=consistency)
+steps = verbena.torch.Embedding(session, "steps", 9, 2, rule="sgd(rate=1)", initial="constant(value=5)",
+                                consistency=consistency)
+net = torch.nn.Linear(2, 1)
+optimizer = verbena.torch.DistributedOptimizer("sgd(rate=1)", session, net, consistency=consistency)
+first = session.current_clock
+for clock in range(4):
+    if not session.is_catching_up:
+        for each in (rows, steps):
+            each(torch.tensor([clock])).sum().backward()
+    session.clock()
+    if clock == 1 and incarnation == "0":
+        session.barrier()
+        __import__("os")._exit(1)
+    if clock == 1:
+        session.barrier()
+print(first, rows.rows(range(5))[:, 0].tolist(), steps.rows(range(5))[:, 0].tolist())
+session.close()
+"""
+        for consistency, clocks in (("ssp:1", 0), ("bsp", 3)):
+            with jobs.job(replaces_workers=True) as place:
+                address = place["servers"][0]
+                jobs.run_script(program, address, "0", consistency, expect=1)
+                self.assertEqual(jobs.run_script(program, address, "1", consistency),
+                                 f"{clocks} {[4.0] * 4 + [5.0]} {[4.0] * 4 + [5.0]}\n")
+
     def test_layers_of_a_name_share_rows(self):
         with jobs.alone() as session:
             bag = layers.EmbeddingBag(session, "rows", ROWS, WIDTH, lr=0.1, initial=start_values())
@@ -224,7 +256,10 @@ class Layers(unittest.TestCase):
                 rows = layers.Embedding(session, "rows", count, WIDTH, lr=1.0, seed=5, consistency=verbena.Bsp())
                 first = rows.rows(range(count))
                 rows(torch.tensor([7, 7, 100 + session.rank])).sum().backward()
+                shared = layers.Embedding(session, "mean", 2, WIDTH, lr=1.0, average=True, initial="zero", consistency="bsp")
+                shared(torch.tensor([0])).sum().backward()
                 session.clock()
+                torch.testing.assert_close(shared.rows([0, 1]), torch.tensor([[-1.0], [0.0]]).expand(2, WIDTH))
                 return first, rows.rows(range(count))
 
             (first, after), (same, after_too) = jobs.in_workers(place, work)
@@ -298,6 +333,9 @@ class Layers(unittest.TestCase):
                 session, [layers.EmbeddingBagConfig(name, ROWS, WIDTH, [name]) for name in ("a", "b")], lr=0.1)
             one, other = (each.rows(range(ROWS)) for each in same_shape._layers)
             self.assertGreater((one - other).abs().max(), 0.1)
+            both = same_shape({"b": indices[:, None], "a": indices[:, None]})
+            torch.testing.assert_close(both["a"], one[indices])
+            torch.testing.assert_close(both["b"], other[indices])
             with self.assertRaisesRegex(verbena.InvalidArgumentError, "'seen'.*two tables"):
                 layers.EmbeddingBagCollection(session, [tables[0], layers.EmbeddingBagConfig("x", 9, 2, ["seen"])], lr=1.0)
 
