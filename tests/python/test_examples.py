@@ -18,8 +18,10 @@ class Examples(unittest.TestCase):
         for output in jobs.run_example("matrix_factorization.py", str(jobs.ROOT / "data" / "kjv-chapters.tsv.gz")):
             errors = [float(error) for error in re.findall(r"root mean square error ([0-9.]+)", output)]
             self.assertGreaterEqual(len(errors), 5, output)
-            # How far two workers come depends on when they see each other's steps, which ESSP bounds only.
-            self.assertLess(errors[-1], 0.8 * errors[0], output)
+            # How far two workers come, also in the first pass, depends on when they see each other's steps, which ESSP only
+            # bounds: 0.52 to 0.62 at first and 0.41 to 0.43 at last, on a machine with much else to do.
+            self.assertLess(errors[-1], 0.47, output)
+            self.assertLess(errors[-1], 0.9 * errors[0], output)
 
 
 if __name__ == "__main__":
