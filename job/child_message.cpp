@@ -13,6 +13,16 @@ namespace {
 
 using nlohmann::json;
 
+/// Of one of the two messages with statistics.
+json counted(std::string_view kind, const auto& message) {
+  json object = statistics_json(message.statistics);
+  object["kind"] = kind;
+  object["worker"] = message.worker;
+  object["seconds"] = message.seconds;
+  object["move_times"] = message.statistics.move_times.counts;
+  return object;
+}
+
 struct Encoder {
   json operator()(const IterationMessage& message) const {
     return {{"kind", "iteration"},
@@ -36,14 +46,8 @@ struct Encoder {
   json operator()(const SilentWorkerMessage& message) const {
     return {{"kind", "silent worker"}, {"worker", message.worker}, {"why", message.why}};
   }
-  json operator()(const FinishedMessage& message) const {
-    json object = statistics_json(message.statistics);
-    object["kind"] = "finished";
-    object["worker"] = message.worker;
-    object["seconds"] = message.seconds;
-    object["move_times"] = message.statistics.move_times.counts;
-    return object;
-  }
+  json operator()(const StatisticsMessage& message) const { return counted("statistics", message); }
+  json operator()(const FinishedMessage& message) const { return counted("finished", message); }
   json operator()(const FailedMessage& message) const {
     json object = {{"kind", "failed"},
                    {"code", static_cast<int>(message.status.code())},
@@ -88,8 +92,10 @@ IterationMessage iteration(const json& object) {
   return message;
 }
 
-FinishedMessage finished(const json& object) {
-  FinishedMessage message;
+/// One of the two messages with statistics.
+template <class Message>
+Message read_counted(const json& object) {
+  Message message;
   message.worker = exact_number<std::uint32_t>(object.at("worker"));
   message.seconds = number(object.at("seconds"));
   SessionStatistics& statistics = message.statistics;
@@ -139,7 +145,8 @@ json parse_text(std::string_view line) {
 absl::StatusOr<ChildMessage> parse(const json& object) {
   const std::string kind = object.at("kind").get<std::string>();
   if (kind == "iteration") return iteration(object);
-  if (kind == "finished") return finished(object);
+  if (kind == "statistics") return read_counted<StatisticsMessage>(object);
+  if (kind == "finished") return read_counted<FinishedMessage>(object);
   if (kind == "failed") return failed(object);
   if (kind == "signaled") return SignaledMessage{exact_number<int>(object.at("signal"))};
   if (kind == "ended") return EndedMessage{exact_number<int>(object.at("status"))};

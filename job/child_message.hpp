@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -64,6 +65,13 @@ inline constexpr std::array<SessionCount, 11> kDynamicRowCounts = {
      {"rows_pushed_to_replicas", &SessionStatistics::rows_pushed_to_replicas},
      {"locations_asked", &SessionStatistics::locations_asked}}};
 
+/// What a worker's session has counted so far. It comes between iterations, but not with each of them
+/// (StatisticsTimer): an iteration may take less than a millisecond.
+struct StatisticsMessage {
+  std::uint32_t worker = 0;
+  double seconds = 0;  ///< since the start of run_worker(), or of the session
+  SessionStatistics statistics;
+};
 /// A worker has trained to the end.
 struct FinishedMessage {
   std::uint32_t worker = 0;
@@ -97,8 +105,24 @@ struct EndedMessage {
 };
 
 using ChildMessage =
-    std::variant<IterationMessage, ProgressMessage, PrintMessage, SummaryMessage, FinishedMessage,
-                 FailedMessage, SilentWorkerMessage, SignaledMessage, EndedMessage>;
+    std::variant<IterationMessage, StatisticsMessage, ProgressMessage, PrintMessage, SummaryMessage,
+                 FinishedMessage, FailedMessage, SilentWorkerMessage, SignaledMessage, EndedMessage>;
+
+/// When it is time for the next StatisticsMessage: seldom enough to cost nothing.
+class StatisticsTimer {
+ public:
+  /// True at first, and then when kBetween has passed since it was true.
+  bool is_due() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return false;
+    next_ = now + kBetween;
+    return true;
+  }
+
+ private:
+  static constexpr auto kBetween = std::chrono::milliseconds(250);
+  std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::time_point::min();
+};
 
 /// One line, with its newline. Numbers that JSON does not have (NaN, infinity) are written as null and come
 /// back as NaN.

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_split.h"
 #include "base/return_if_error.hpp"
 #include "base/signals_blocked.hpp"
@@ -52,24 +53,31 @@ class Launched : public worker::Surroundings {
  public:
   Launched(int report_to, std::uint32_t rank) : report_to_(report_to), rank_(rank) {}
 
-  void on_iteration(const IterationReport& report) override { send(IterationMessage{rank_, report}); }
+  void on_iteration(const IterationReport& report,
+                    absl::FunctionRef<SessionStatistics()> statistics) override {
+    if (timer_.is_due()) send(StatisticsMessage{rank_, seconds(), statistics()});
+    send(IterationMessage{rank_, report});
+  }
   void on_given_up(const absl::Status& why, bool is_cause) override {
     send(FailedMessage{why, is_cause ? std::optional(Cause::kOwnError) : std::nullopt});
   }
   void on_end(const absl::Status& status, const SessionStatistics& statistics) override {
     // Also if the user's program does not report the failure.
     if (!status.ok()) return send(FailedMessage{status});
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-    send(FinishedMessage{rank_, passed.count(), statistics});
+    send(FinishedMessage{rank_, seconds(), statistics});
   }
 
  private:
   /// If the launcher is gone, this process is about to end, too.
   void send(const ChildMessage& message) const { write_all(report_to_, encode(message)).IgnoreError(); }
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
 
   const int report_to_;
   const std::uint32_t rank_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  StatisticsTimer timer_;
 };
 
 /// A server in threads of this process, until all workers have left.
@@ -134,7 +142,8 @@ class Hosting : public worker::Surroundings {
   ~Hosting() override {
     if (server_ != nullptr && !had_session_) server_->stop();
   }
-  void on_iteration(const IterationReport& /*report*/) override {}
+  void on_iteration(const IterationReport& /*report*/,
+                    absl::FunctionRef<SessionStatistics()> /*statistics*/) override {}
   void on_given_up(const absl::Status& /*why*/, bool /*is_cause*/) override {}
   void on_end(const absl::Status& /*status*/, const SessionStatistics& /*statistics*/) override {
     had_session_ = true;

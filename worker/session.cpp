@@ -125,7 +125,8 @@ absl::Status Session::give_up(const absl::Status& why) {
   return absl::OkStatus();
 }
 void Session::report(const IterationReport& iteration) {
-  if (core_->is_here() && surroundings_ != nullptr) surroundings_->on_iteration(iteration);
+  if (core_->is_here() && surroundings_ != nullptr)
+    surroundings_->on_iteration(iteration, [this] { return core_->statistics(); });
 }
 absl::Status Session::poll() {
   return core_->is_here() ? core_->look_around() : core_->elsewhere();

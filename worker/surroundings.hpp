@@ -2,6 +2,7 @@
 // reports, and possibly a server of the worker's own.
 #pragma once
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include <verbena/session.hpp>
 
@@ -14,7 +15,9 @@ class Surroundings {
   Surroundings(const Surroundings&) = delete;
   Surroundings& operator=(const Surroundings&) = delete;
 
-  virtual void on_iteration(const IterationReport& report) = 0;
+  /// `statistics`: counts what the session has done so far.
+  virtual void on_iteration(const IterationReport& report,
+                            absl::FunctionRef<SessionStatistics()> statistics) = 0;
   /// The session's user gives up. `is_cause`: the session itself could go on.
   virtual void on_given_up(const absl::Status& why, bool is_cause) = 0;
   /// The session is about to say goodbye; `status` is its own.

@@ -29,18 +29,6 @@ std::string times(std::uint32_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-/// The newest iteration that a worker has reported; -1: none has.
-std::int64_t newest_iteration(const RunStatus& run) {
-  std::int64_t newest = -1;
-  for (const RunStatus::Worker& worker : run.workers) newest = std::max(newest, worker.iteration);
-  return newest;
-}
-
-/// By how many iterations; one that has reported none has all of them before it.
-std::int64_t behind(const RunStatus::Worker& worker, std::int64_t newest) {
-  return std::max<std::int64_t>(newest, 0) - std::max<std::int64_t>(worker.iteration, 0);
-}
-
 std::string text_of_servers(const RunStatus& run) {
   std::vector<std::vector<std::string>> lines = {{"server", "copy", "pid", ""}};
   for (std::size_t server = 0; server < run.servers.size(); ++server) {
@@ -55,12 +43,11 @@ std::string text_of_servers(const RunStatus& run) {
 
 std::string text_of_workers(const RunStatus& run) {
   std::vector<std::vector<std::string>> lines = {{"worker", "pid", "iteration", "behind", "reported"}};
-  const std::int64_t newest = newest_iteration(run);
   for (const RunStatus::Worker& worker : run.workers) {
     const bool has_reported = worker.iteration >= 0;
     lines.push_back({std::to_string(worker.worker), worker.pid > 0 ? std::to_string(worker.pid) : "",
                      has_reported ? std::to_string(worker.iteration) : "",
-                     std::to_string(behind(worker, newest)),
+                     std::to_string(iterations_behind(run, worker)),
                      worker.finished ? "finished"
                      : has_reported  ? ago(worker.seconds_ago)
                                      : "nothing yet"});
@@ -100,41 +87,6 @@ std::string text_of_run(const JobStatus& status) {
   if (run.restarts > 0) text += times(run.restarts, "restart") + '\n';
   text += text_of_clock(status) + '\n' + text_of_checkpoint(status);
   return text + '\n' + text_of_servers(run) + '\n' + text_of_workers(run) + text_of_events(run);
-}
-
-nlohmann::json json_of_copies(const std::vector<RunStatus::Copy>& copies) {
-  nlohmann::json listed = nlohmann::json::array();
-  for (const RunStatus::Copy& one : copies)
-    listed.push_back({{"copy", one.copy}, {"pid", one.pid}, {"role", name_of(one.role)}});
-  return listed;
-}
-
-void add_run(const RunStatus& run, nlohmann::json& into) {
-  into["title"] = run.title;
-  into["began"] = run.began;
-  into["elapsed_seconds"] = run.elapsed_seconds;
-  into["configuration"] = run.configuration > 0 ? nlohmann::json(run.configuration) : nlohmann::json();
-  into["failovers"] = run.failovers;
-  into["joins"] = run.joins;
-  into["restarts"] = run.restarts;
-  for (std::size_t server = 0; server < run.servers.size(); ++server)
-    into["servers"].push_back({{"server", server}, {"copies", json_of_copies(run.servers[server])}});
-  const std::int64_t newest = newest_iteration(run);
-  for (const RunStatus::Worker& worker : run.workers) {
-    nlohmann::json one = {{"worker", worker.worker},
-                          {"pid", nullptr},
-                          {"iteration", nullptr},
-                          {"behind", behind(worker, newest)},
-                          {"reported_seconds_ago", worker.seconds_ago},
-                          {"finished", worker.finished}};
-    if (worker.pid > 0) one["pid"] = worker.pid;
-    if (worker.iteration >= 0) one["iteration"] = worker.iteration;
-    into["workers"].push_back(std::move(one));
-  }
-  for (const RunEvent& event : run.events) {
-    into["events"].push_back(
-        {{"kind", name_of(event.kind)}, {"elapsed_seconds", event.elapsed_seconds}, {"what", event.what}});
-  }
 }
 
 }  // namespace
@@ -214,7 +166,7 @@ nlohmann::json to_json(const JobStatus& status) {
                          {"workers_left", nullptr},
                          {"checkpoint", nullptr}};
   if (!status.job.empty()) json["job"] = status.job;
-  if (status.run) add_run(*status.run, json);
+  if (status.run) describe(*status.run, json);
   if (!status.run) {
     for (std::size_t i = 0; i < status.addresses.size(); ++i)
       json["servers"].push_back({{"server", i}, {"address", status.addresses[i]}});

@@ -33,6 +33,7 @@ std::vector<std::string> common_arguments(const JobOptions& job) {
   arguments.push_back(flag("silence-timeout", job.silence_timeout_ms));
   arguments.push_back(flag("spin", job.spin));
   if (job.verbose) arguments.emplace_back("--verbose");
+  if (job.log_format != "text") arguments.push_back(flag("log-format", job.log_format));
   return arguments;
 }
 

@@ -318,9 +318,19 @@ void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run)
       ->capture_default_str();
 }
 
-void add_verbose_option(CLI::App& command, JobOptions& options) {
+void add_log_options(CLI::App& command, JobOptions& options) {
   command.add_flag("-v,--verbose", options.verbose, "Log the effective options, and what the processes do.")
       ->group("General");
+  command
+      .add_option(
+          "--log-format", options.log_format,
+          "How lines on standard error are written, of progress, of errors and of the log: for people, "
+          "or for programs, each as a JSON object with \"time\", \"level\", \"process\" and "
+          "\"message\" (docs/monitoring.md). Results on standard output stay as they are.")
+      ->type_name("text|json")
+      ->check(one_of({"text", "json"}))
+      ->group("General")
+      ->capture_default_str();
 }
 
 namespace {

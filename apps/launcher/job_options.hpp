@@ -65,6 +65,7 @@ struct JobOptions {
   /// What was on the command line, by name without dashes. For what the run says of its choices; and servers
   /// and workers that are not given are as many as there are processes.
   std::map<std::string, std::string> given;
+  std::string log_format = "text";  ///< of what is written on standard error: "text" or "json"
 
   [[nodiscard]] std::uint32_t total_workers() const { return workers * threads; }
   /// All copies of all servers. They are numbered: first those that serve at the beginning, by their ranks,
@@ -99,7 +100,7 @@ void add_condition_options(CLI::App& command, JobOptions& options);  // run, wor
 void add_network_option(CLI::App& command, JobOptions& options);     // server; the others have it, too
 /// `of_run`: with --resume and --restarts, which one process decides for all.
 void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run);  // run, worker
-void add_verbose_option(CLI::App& command, JobOptions& options);                   // all
+void add_log_options(CLI::App& command, JobOptions& options);                      // all
 
 inline constexpr const char* kProcessOptions = "Processes";  ///< their group in --help
 

@@ -52,6 +52,7 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
     }
     check_deadline();
     tell_status();
+    monitor_.answer_watchers([this] { return status(); });
     monitor_.tick();
   }
   monitor_.finish();
@@ -71,6 +72,7 @@ void Launcher::wait(const StopSignals& signals) {
     const int events = rendezvous_->wants_to_write(rank) ? POLLIN | POLLOUT : POLLIN;
     wanted.push_back({rendezvous_->descriptor(rank), static_cast<short>(events), 0});
   }
+  monitor_.add_descriptors(wanted);
   int timeout_ms = poll_timeout_ms();
   if (succession_ != nullptr) {
     succession_->add_descriptors(wanted);

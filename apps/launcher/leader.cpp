@@ -235,22 +235,37 @@ void Leader::run(RunMonitor& monitor) {
 
 bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
   if (all_over(false) || abandoned_) return false;
-  wait(patience);
+  wait(monitor, patience);
   accept();
   hear_strangers();
   hear_members(monitor);
   check_time(monitor);
+  monitor.answer_watchers([&] { return status(monitor); });
   if (monitor.failed() || signal_ != 0) stop_all();
   monitor.tick();
   return true;
 }
 
-void Leader::wait(std::chrono::milliseconds patience) const {
+/// Which process each is, is in its name only.
+RunStatus Leader::status(const RunMonitor& monitor) const {
+  using Role = RunStatus::Copy::Role;
+  RunStatus status = monitor.status();
+  for (const Seat& seat : seats_) {
+    if (!seat.member.server) continue;
+    std::vector<RunStatus::Copy>& copies = status.servers.emplace_back();
+    if (seat.gone || seat.ended) continue;
+    copies.push_back({.copy = 0, .pid = 0, .role = seat.came ? Role::kServes : Role::kStarts});
+  }
+  return status;
+}
+
+void Leader::wait(const RunMonitor& monitor, std::chrono::milliseconds patience) const {
   std::vector<pollfd> wanted = {{listener_, POLLIN, 0}};
   for (const Stranger& stranger : strangers_) wanted.push_back({stranger.descriptor, POLLIN, 0});
   for (const Seat& seat : seats_) {
     wanted.push_back({seat.gone || seat.ended ? -1 : seat.descriptor, POLLIN, 0});
   }
+  monitor.add_descriptors(wanted);
   auto timeout_ms = static_cast<int>(patience.count());
   if (stopped_at_) timeout_ms = std::min(timeout_ms, poll_ms_until(*stopped_at_ + kStopPatience));
   ::poll(wanted.data(), wanted.size(), timeout_ms);

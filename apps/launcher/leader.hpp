@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "apps/launcher/outlet.hpp"
 #include "apps/launcher/run_monitor.hpp"
+#include "apps/report/run_status.hpp"
 #include "job/line_stream.hpp"
 #include "transport/secret.hpp"
 
@@ -85,7 +86,8 @@ class Leader {
   Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
          std::vector<Member> members);
 
-  void wait(std::chrono::milliseconds patience) const;
+  void wait(const RunMonitor& monitor, std::chrono::milliseconds patience) const;
+  [[nodiscard]] RunStatus status(const RunMonitor& monitor) const;
   void accept();
   void send_one_away();
   void hear_strangers();

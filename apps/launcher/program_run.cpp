@@ -180,7 +180,8 @@ class ProgramUnderCluster {
       history_.reported_failure = true;
     } else if (std::holds_alternative<job::FinishedMessage>(*message)) {
       history_.finished = true;
-    } else if (!std::holds_alternative<job::IterationMessage>(*message)) {
+    } else if (!std::holds_alternative<job::IterationMessage>(*message) &&
+               !std::holds_alternative<job::StatisticsMessage>(*message)) {
       return broken_.Update(absl::InvalidArgumentError("it said what no session says"));
     }
     outlet_.send(*message);

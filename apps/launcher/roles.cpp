@@ -82,10 +82,41 @@ absl::Status serve(const Role& role, transport::Transport& transport, Outlet& ou
   return server::drive(**made, transport, stop);
 }
 
+class Stopwatch {
+ public:
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// What a worker's session has done since its training began.
+class Tally {
+ public:
+  explicit Tally(const Session& session) : session_(session) {}
+  [[nodiscard]] double seconds() const { return stopwatch_.seconds(); }
+  [[nodiscard]] SessionStatistics statistics() const {
+    SessionStatistics statistics = session_.statistics();
+    statistics.waited_seconds -= waited_before_seconds_;
+    return statistics;
+  }
+
+ private:
+  const Session& session_;
+  const double waited_before_seconds_ = session_.statistics().waited_seconds;  // until the servers appeared
+  const Stopwatch stopwatch_;
+};
+
 class WorkerReporter : public Reporter {
  public:
   WorkerReporter(std::uint32_t worker, Outlet& outlet) : worker_(worker), outlet_(outlet) {}
+  /// From now on it reports this, too, which must be there as long as the worker trains.
+  void begin(const Tally& tally) { tally_ = &tally; }
   void iteration(const IterationReport& report) override {
+    if (tally_ != nullptr && timer_.is_due())
+      outlet_.send(job::StatisticsMessage{worker_, tally_->seconds(), tally_->statistics()});
     outlet_.send(job::IterationMessage{worker_, report});
   }
   void print(std::string_view line) override { outlet_.send(job::PrintMessage{std::string(line)}); }
@@ -99,6 +130,8 @@ class WorkerReporter : public Reporter {
  private:
   const std::uint32_t worker_;
   Outlet& outlet_;
+  const Tally* tally_ = nullptr;  ///< of a plain loop none
+  job::StatisticsTimer timer_;
 };
 
 /// For what must not end at once, because it is to be saved first.
@@ -130,16 +163,6 @@ CheckpointPlan plan_of(const CheckpointSettings& settings, const Application& ap
           .keep = static_cast<std::uint64_t>(settings.keep.value_or(kUsuallyKept)),
           .increments = static_cast<std::uint32_t>(settings.increments.value_or(0))};
 }
-
-class Stopwatch {
- public:
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 absl::Status train(Application& application, const Role& role, std::uint32_t worker, Outlet& outlet,
                    const std::atomic<bool>& stop, SharedNotes& notes) {
@@ -196,8 +219,8 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                         .stop = stop_at_once,
                         .watch = slowdown,
                         .checkpoints = checkpoints};
-  const double waited_before = (*session)->statistics().waited_seconds;  // until the servers appeared
-  const Stopwatch stopwatch;
+  const Tally tally(**session);
+  reporter.begin(tally);
   absl::Status status = checkpoints.load();
   if (status.ok()) status = application.run_worker(context);
   if (checkpoints.has_stopped()) return absl::OkStatus();  // and says goodbye, as one that has finished
@@ -206,9 +229,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
     return status;
   }
   checkpoints.finish();
-  job::FinishedMessage finished{worker, stopwatch.seconds(), (*session)->statistics()};
-  finished.statistics.waited_seconds -= waited_before;
-  outlet.send(finished);
+  outlet.send(job::FinishedMessage{worker, tally.seconds(), tally.statistics()});
   return absl::OkStatus();
 }
 

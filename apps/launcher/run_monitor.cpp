@@ -35,6 +35,9 @@ std::optional<job::ChildMessage> RunMonitor::hear(const std::string& name, std::
 void RunMonitor::on_message(const std::string& name, const job::ChildMessage& message) {
   if (const auto* iteration = std::get_if<job::IterationMessage>(&message)) {
     on_iteration(*iteration);
+  } else if (const auto* statistics = std::get_if<job::StatisticsMessage>(&message)) {
+    if (absl::Status status = record_.add(*statistics); !status.ok())
+      fail(Cause::kOwnError, std::move(status));
   } else if (const auto* progress = std::get_if<job::ProgressMessage>(&message)) {
     display_.progress(*progress, elapsed_seconds());
   } else if (const auto* print = std::get_if<job::PrintMessage>(&message)) {

@@ -2,6 +2,8 @@
 // others.
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -10,7 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "apps/monitoring/monitoring_port.hpp"
 #include "apps/report/display.hpp"
 #include "apps/report/metrics.hpp"
 #include "apps/report/run_record.hpp"
@@ -27,9 +31,9 @@ class RunMonitor {
   /// How long servers have to end after the last worker has left.
   static constexpr auto kServersPatience = std::chrono::seconds(10);
 
-  /// `metrics` may be nullptr.
-  RunMonitor(RunRecord& record, Display& display, MetricsFile* metrics)
-      : record_(record), display_(display), metrics_(metrics) {}
+  /// `metrics` and `port` may be nullptr.
+  RunMonitor(RunRecord& record, Display& display, MetricsFile* metrics, MonitoringPort* port = nullptr)
+      : record_(record), display_(display), metrics_(metrics), port_(port) {}
 
   /// Takes a message from the process that error messages call `name`, and returns the message. A line that
   /// cannot be understood is a failure.
@@ -44,6 +48,15 @@ class RunMonitor {
   void print(std::string_view line) { display_.print(line); }
   /// Redraws what changes with time alone.
   void tick() { display_.tick(elapsed_seconds()); }
+  /// What to wait for, beside the processes, before the next answer_watchers().
+  void add_descriptors(std::vector<pollfd>& wanted) const {
+    if (port_ != nullptr) port_->add_descriptors(wanted);
+  }
+  /// Answers those who ask at --metrics-port; never waits for them. Call it at least each second. `status`:
+  /// of this moment.
+  void answer_watchers(absl::FunctionRef<RunStatus()> status) {
+    if (port_ != nullptr) port_->serve(display_.settings(), record_, status);
+  }
   /// Call it when no more messages will come, or none before go_back().
   void finish() { display_.finish(); }
   /// This copy of the server has died, and others go on. `what`: who, and how, for people.
@@ -81,6 +94,7 @@ class RunMonitor {
   RunRecord& record_;
   Display& display_;
   MetricsFile* const metrics_;
+  MonitoringPort* const port_;
   const Clock::time_point start_ = Clock::now();
   Cause cause_ = Cause::kNone;
   bool expects_failures_ = false;

@@ -23,6 +23,10 @@ absl::Status check_all(Application& application, const RunOptions& run) {
   if (run.baseline && !run.job.transport.network.empty()) {
     return absl::InvalidArgumentError("--network is for servers and workers; --baseline has none");
   }
+  if (!run.monitoring.port && run.monitoring.address != MonitoringOptions::kLoopback) {
+    return absl::InvalidArgumentError(
+        "--metrics-address: expected with --metrics-port PORT, which says that there is something to see");
+  }
   Files files = application.files();
   files.writes("--checkpoint", run.job.checkpoints.folder);
   files.writes("--metrics", run.metrics);
@@ -40,6 +44,15 @@ absl::StatusOr<std::unique_ptr<RunOutputs>> RunOutputs::create(const RunOptions&
                                                                const ApplicationOptions& options) {
   std::unique_ptr<RunOutputs> outputs(new RunOutputs(run, application, options));
   log_choices(outputs->settings_);
+  if (run.monitoring.port) {
+    absl::StatusOr<std::unique_ptr<MonitoringPort>> port = MonitoringPort::open(run.monitoring);
+    if (!port.ok()) return port.status();
+    outputs->port_ = *std::move(port);
+    if (!run.quiet) {
+      print_error("verbena: {} shows the run; {}metrics is for Prometheus\n", outputs->port_->url(),
+                  outputs->port_->url());
+    }
+  }
   if (!run.metrics.empty()) {
     absl::StatusOr<MetricsFile> file = MetricsFile::create(run.metrics);
     if (!file.ok()) return file.status();
@@ -47,7 +60,7 @@ absl::StatusOr<std::unique_ptr<RunOutputs>> RunOutputs::create(const RunOptions&
     outputs->metrics_->write(start_json(outputs->settings_, version()));
   }
   outputs->monitor_.emplace(outputs->record_, outputs->display_,
-                            outputs->metrics_ ? &*outputs->metrics_ : nullptr);
+                            outputs->metrics_ ? &*outputs->metrics_ : nullptr, outputs->port_.get());
   return outputs;
 }
 
@@ -60,6 +73,7 @@ RunOutputs::RunOutputs(const RunOptions& run, const Application& application,
       display_(settings_, Display::mode_for(stderr, run.quiet), stdout, stderr) {}
 
 int RunOutputs::finish(const absl::Status& ended, int signal) {
+  if (port_ != nullptr) port_->finish(settings_, record_, [&] { return monitor_->status(); });
   if (signal != 0) {
     print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(signal));
     return kExitSignalBase + signal;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "apps/launcher/run_monitor.hpp"
 #include "apps/launcher/run_settings.hpp"
+#include "apps/monitoring/monitoring_port.hpp"
 #include "apps/report/display.hpp"
 #include "apps/report/metrics.hpp"
 #include "job/peers.hpp"
@@ -20,6 +21,7 @@ struct RunOptions {
   job::PeerOptions peers = {};  ///< how it finds the processes that were started with it
   std::string metrics;          ///< empty: none
   std::string report;
+  MonitoringOptions monitoring = {};
   bool baseline = false;
   bool quiet = false;
 };
@@ -29,7 +31,7 @@ absl::Status check_all(Application& application, const RunOptions& run);
 
 class RunOutputs {
  public:
-  /// Begins the metrics file. The arguments must outlive the result.
+  /// Opens the port for those who watch, and begins the metrics file. The arguments must outlive the result.
   static absl::StatusOr<std::unique_ptr<RunOutputs>> create(const RunOptions& run,
                                                             const Application& application,
                                                             const ApplicationOptions& options);
@@ -53,6 +55,7 @@ class RunOutputs {
   std::optional<MetricsFile> metrics_;
   RunRecord record_;
   Display display_;
+  std::unique_ptr<MonitoringPort> port_;  ///< nullptr: nobody can watch
   std::optional<RunMonitor> monitor_;
 };
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -82,6 +83,22 @@ void add_output_options(CLI::App& command, RunOptions& options) {
                   "Write a page with the curves of the run and the model's own charts, for any browser.")
       ->type_name("FILE.html")
       ->group("Output");
+  MonitoringOptions& monitoring = options.monitoring;
+  add_number(command, "--metrics-port", monitoring.port,
+             "Show the run by HTTP at this port while it goes on: /metrics for Prometheus, / a page for any "
+             "browser (docs/monitoring.md). 0: any that is free, which is said. By default nobody listens.",
+             {0, std::numeric_limits<std::uint16_t>::max()})
+      ->type_name("PORT")
+      ->group("Output");
+  command
+      .add_option(
+          "--metrics-address", monitoring.address,
+          "The interface of --metrics-port, by its IPv4 or IPv6 address: the default is seen from this "
+          "host only, 0.0.0.0 and :: from everywhere. Whoever reaches it can read all that the run "
+          "tells of itself.")
+      ->type_name("ADDRESS")
+      ->group("Output")
+      ->capture_default_str();
   command
       .add_flag("-q,--quiet", options.quiet,
                 "No progress; only what the model prints at the end, and the table.")
@@ -139,7 +156,7 @@ void add_application(CLI::App& command, Application& application, const CarryOut
   add_condition_options(*app, options->job);
   add_checkpoint_options(*app, options->job, /*of_run=*/true);
   add_output_options(*app, *options);
-  add_verbose_option(*app, options->job);
+  add_log_options(*app, options->job);
   const std::string name(application.name());
   app->footer(examples(
       {fmt::format("verbena run {} --data FILE --servers 2 --workers 2", name),
@@ -191,7 +208,7 @@ void add_own_program(CLI::App& command, const std::vector<std::string>& words, R
   add_server_options(command, job);
   add_output_options(command, options->run);
   add_program_options(command, options->program);
-  add_verbose_option(command, job);
+  add_log_options(command, job);
   command.require_subcommand(words.empty() ? 1 : 0, 1);
   command.callback([&command, options, run] {
     check_alone(command);

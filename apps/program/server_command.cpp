@@ -62,7 +62,7 @@ void add_server_command(CLI::App& program, Run* run) {
   add_outlive_option(*command, options->job);
   add_budget_option(*command, options->job);
   add_network_option(*command, options->job);
-  add_verbose_option(*command, options->job);
+  add_log_options(*command, options->job);
   command->footer(examples({"verbena server --job demo --servers 1 --workers 2",
                             "verbena server --addresses node1:7001,node2:7001 --servers 2 --workers 2 "
                             "--secret-file secret --server-rank 1"}));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,10 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "apps/options/manual_formatter.hpp"
 #include "apps/options/usage_error.hpp"
@@ -40,11 +44,28 @@ class PrintableText : public spdlog::custom_flag_formatter {
   }
 };
 
-void set_up_log(bool verbose) {
+/// A line of --log-format json.
+class JsonLine : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const spdlog::string_view_t level = spdlog::level::to_string_view(message.level);
+    const std::string line = json_log_line({level.data(), level.size()},
+                                           {message.payload.data(), message.payload.size()}, message.time);
+    out.append(line.data(), line.data() + line.size());
+  }
+  [[nodiscard]] std::unique_ptr<formatter> clone() const override { return std::make_unique<JsonLine>(); }
+};
+
+std::unique_ptr<spdlog::formatter> text_lines() {
+  auto lines = std::make_unique<spdlog::pattern_formatter>();
+  lines->add_flag<PrintableText>('*').set_pattern("%H:%M:%S.%e %P %l: %*");
+  return lines;
+}
+
+void set_up_log(bool verbose, LogFormat format) {
+  set_log_format(format);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("verbena"));  // without colours, everywhere
-  auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<PrintableText>('*').set_pattern("%H:%M:%S.%e %P %l: %*");
-  spdlog::set_formatter(std::move(formatter));
+  spdlog::set_formatter(format == LogFormat::kJson ? std::make_unique<JsonLine>() : text_lines());
   spdlog::set_level(verbose ? spdlog::level::info : spdlog::level::warn);
 }
 
@@ -58,15 +79,25 @@ void keep_standard_streams() {
   }
 }
 
+/// As the options will say: an error in them is written so, too.
+LogFormat log_format_of(const std::vector<std::string_view>& words) {
+  constexpr std::string_view kOption = "--log-format";
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool is_next = words[i] == kOption && i + 1 < words.size() && words[i + 1] == "json";
+    if (is_next || words[i] == "--log-format=json") return LogFormat::kJson;
+  }
+  return LogFormat::kText;
+}
+
 void set_up_process(int argc, char** argv) {
   std::set_terminate(on_terminate);
   keep_standard_streams();
   // A reader that goes away and a file that may not grow must be errors of a write, and not kill the process.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  set_up_log(std::any_of(argv, argv + argc, [](const char* argument) {
-    return std::strcmp(argument, "-v") == 0 || std::strcmp(argument, "--verbose") == 0;
-  }));
+  const std::vector<std::string_view> words(argv, argv + argc);
+  const auto has = [&](std::string_view word) { return std::ranges::find(words, word) != words.end(); };
+  set_up_log(has("-v") || has("--verbose"), log_format_of(words));
 }
 
 /// How many of the words belong to `verbena` itself: all, except in "verbena run … -- PROGRAM …" and

@@ -110,7 +110,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
     add_consistency_options(*app, job);
     add_condition_options(*app, job);
     add_checkpoint_options(*app, job, /*of_run=*/false);
-    add_verbose_option(*app, job);
+    add_log_options(*app, job);
     app->add_flag("--baseline", options->baseline, "Train in a plain loop, without a parameter server.")
         ->group(kProcessOptions);
     app->callback([app, options, arguments, run, &application] {

@@ -1,8 +1,15 @@
 #include "apps/report/console.hpp"
 
+#include <fmt/chrono.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "job/child_message.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -16,11 +23,52 @@ void remember(int error) {
   first_error.compare_exchange_strong(none, error);
 }
 
-}  // namespace
+/// Of the stream, like first_error.
+LogFormat format_of_log = LogFormat::kText;
 
-void put(std::FILE* stream, std::string_view text) {
+void write_to(std::FILE* stream, std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stream) == text.size();
   if (!written && stream == stdout) remember(errno);
+}
+
+/// An object for each line.
+void put_as_json(std::string_view level, std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    write_to(stderr, json_log_line(level, text.substr(0, end), std::chrono::system_clock::now()));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+}  // namespace
+
+void set_log_format(LogFormat format) {
+  format_of_log = format;
+}
+LogFormat log_format() {
+  return format_of_log;
+}
+
+std::string json_log_line(std::string_view level, std::string_view text,
+                          std::chrono::system_clock::time_point time) {
+  const auto milliseconds = std::chrono::floor<std::chrono::milliseconds>(time);
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  return job::to_line(
+      {{"time", fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
+                            (milliseconds - seconds).count())},
+       {"level", level},
+       {"process", ::getpid()},
+       {"message", text}});
+}
+
+void put(std::FILE* stream, std::string_view text) {
+  if (stream == stderr && format_of_log == LogFormat::kJson) return put_as_json("info", text);
+  write_to(stream, text);
+}
+
+void put_error(std::string_view message) {
+  if (format_of_log == LogFormat::kJson) return put_as_json("error", message);
+  write_to(stderr, fmt::format("verbena: error: {}\n", message));
 }
 
 void flush(std::FILE* stream) {

@@ -24,7 +24,8 @@ std::string bar(double share) {
 
 Display::Mode Display::mode_for(std::FILE* progress, bool quiet) {
   if (quiet) return Mode::kNone;
-  return terminal_use(progress).redraws ? Mode::kLive : Mode::kPlain;
+  const bool is_for_programs = progress == stderr && log_format() == LogFormat::kJson;
+  return !is_for_programs && terminal_use(progress).redraws ? Mode::kLive : Mode::kPlain;
 }
 
 void Display::print(std::string_view lines) {

@@ -19,7 +19,7 @@ namespace verbena::apps {
 class Display {
  public:
   enum class Mode { kNone, kPlain, kLive };
-  /// kLive on a terminal that can redraw, else kPlain; kNone if quiet.
+  /// kLive on a terminal that can redraw, unless its lines are for programs, else kPlain; kNone if quiet.
   static Mode mode_for(std::FILE* progress, bool quiet);
 
   /// Printed lines go to `out`, progress to `progress`.

@@ -1,7 +1,5 @@
 #include "apps/report/exit_status.hpp"
 
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <new>
 #include <string>
@@ -27,11 +25,9 @@ int exit_status(const absl::Status& status) {
 
 int report_error(const absl::Status& status) {
   try {
-    const std::string line =
-        fmt::format("verbena: error: {}\n", std::string(base::printable(status).message()));
-    put(stderr, line);
+    put_error(std::string(base::printable(status).message()));
   } catch (const std::bad_alloc&) {
-    put(stderr, "verbena: error: out of memory\n");
+    (void)std::fputs("verbena: error: out of memory\n", stderr);
   }
   return exit_status(status);
 }

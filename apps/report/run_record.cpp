@@ -56,6 +56,11 @@ double WorkerRecord::share_waited() const {
   return finished && finished->seconds > 0 ? finished->statistics.waited_seconds / finished->seconds : 0;
 }
 
+job::StatisticsMessage WorkerRecord::newest_statistics() const {
+  if (finished) return {finished->worker, finished->seconds, finished->statistics};
+  return so_far.value_or(job::StatisticsMessage{});
+}
+
 RunRecord::RunRecord(std::uint32_t workers, Objectives objectives)
     : compute_objectives_(std::move(objectives)), workers_(workers) {}
 
@@ -98,6 +103,12 @@ absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const job::Iterati
   return record;
 }
 
+absl::Status RunRecord::add(const job::StatisticsMessage& message) {
+  if (message.worker >= workers_.size()) return unknown_worker(message.worker, workers_.size());
+  workers_[message.worker].so_far = message;
+  return absl::OkStatus();
+}
+
 absl::Status RunRecord::add(const job::FinishedMessage& message) {
   if (message.worker >= workers_.size()) return unknown_worker(message.worker, workers_.size());
   workers_[message.worker].finished = message;
@@ -110,6 +121,7 @@ void RunRecord::go_back(std::int64_t after_iteration) {
   const std::int64_t last = after_iteration > 0 ? after_iteration : -1;
   for (WorkerRecord& worker : workers_) {
     worker.last_iteration = std::min(worker.last_iteration, last);
+    worker.so_far.reset();
     worker.finished.reset();
     worker.is_replaced = false;
   }
@@ -119,6 +131,11 @@ void RunRecord::go_back(std::int64_t after_iteration) {
   for (const IterationRecord& record : iterations_) {
     for (const auto& [name, value] : record.objectives) newest_objectives_[name] = value;
   }
+}
+
+void RunRecord::replace(std::uint32_t worker) {
+  workers_[worker].is_replaced = true;
+  workers_[worker].so_far.reset();
 }
 
 std::uint32_t RunRecord::count(RunEvent::Kind kind) const {

@@ -31,8 +31,9 @@ struct IterationRecord {
 struct WorkerRecord {
   double items = 0;  ///< these two with what was trained again after a restart
   double training_seconds = 0;
-  std::int64_t last_iteration = -1;  ///< none yet
-  double reported_seconds = 0;       ///< since the start of the run, when it was reported
+  std::int64_t last_iteration = -1;              ///< none yet
+  double reported_seconds = 0;                   ///< since the start of the run, when it was reported
+  std::optional<job::StatisticsMessage> so_far;  ///< of the process that is the worker now
   std::optional<job::FinishedMessage> finished;
   bool is_replaced = false;  ///< by another process, which may report again what the one before it has
 
@@ -40,6 +41,8 @@ struct WorkerRecord {
   /// The share of the time between the start and the end of its run_worker() that it waited; 0 before it has
   /// finished.
   [[nodiscard]] double share_waited() const;
+  /// The newest that its session has counted; all zero before the first.
+  [[nodiscard]] job::StatisticsMessage newest_statistics() const;
 };
 
 /// What has happened to a run's processes, beside their work.
@@ -76,12 +79,13 @@ class RunRecord {
   /// that does not follow the worker's last one; diverged() if a sum or an objective is NaN or infinite.
   absl::StatusOr<std::optional<IterationRecord>> add(const job::IterationMessage& message,
                                                      double elapsed_seconds);
+  absl::Status add(const job::StatisticsMessage& message);
   absl::Status add(const job::FinishedMessage& message);
   /// All workers begin again after this iteration; 0: at the beginning.
   void go_back(std::int64_t after_iteration);
 
   /// Another process is the worker from now on.
-  void replace(std::uint32_t worker) { workers_[worker].is_replaced = true; }
+  void replace(std::uint32_t worker);
 
   void note(RunEvent event) { events_.push_back(std::move(event)); }
   [[nodiscard]] const std::vector<RunEvent>& events() const { return events_; }

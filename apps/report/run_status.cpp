@@ -114,6 +114,42 @@ absl::StatusOr<RunStatus> decode_run_status(std::string_view text) {
   }
 }
 
+std::int64_t iterations_behind(const RunStatus& run, const RunStatus::Worker& worker) {
+  std::int64_t newest = 0;
+  for (const RunStatus::Worker& each : run.workers) newest = std::max(newest, each.iteration);
+  return newest - std::max<std::int64_t>(worker.iteration, 0);
+}
+
+void describe(const RunStatus& run, json& into) {
+  into["title"] = run.title;
+  into["began"] = run.began;
+  into["elapsed_seconds"] = run.elapsed_seconds;
+  into["configuration"] = run.configuration > 0 ? json(run.configuration) : json();
+  into["failovers"] = run.failovers;
+  into["joins"] = run.joins;
+  into["restarts"] = run.restarts;
+  for (std::size_t server = 0; server < run.servers.size(); ++server) {
+    json copies = json::array();
+    for (const RunStatus::Copy& copy : run.servers[server]) {
+      copies.push_back(json_of(copy));
+      if (copy.pid == 0) copies.back()["pid"] = nullptr;
+    }
+    into["servers"].push_back({{"server", server}, {"copies", std::move(copies)}});
+  }
+  for (const RunStatus::Worker& worker : run.workers) {
+    json one = {{"worker", worker.worker},
+                {"pid", nullptr},
+                {"iteration", nullptr},
+                {"behind", iterations_behind(run, worker)},
+                {"reported_seconds_ago", worker.seconds_ago},
+                {"finished", worker.finished}};
+    if (worker.pid > 0) one["pid"] = worker.pid;
+    if (worker.iteration >= 0) one["iteration"] = worker.iteration;
+    into["workers"].push_back(std::move(one));
+  }
+  for (const RunEvent& event : run.events) into["events"].push_back(json_of(event));
+}
+
 RunStatus status_of(const RunRecord& record, double elapsed_seconds) {
   RunStatus status;
   status.elapsed_seconds = elapsed_seconds;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,7 @@ struct RunStatus {
     };
 
     std::uint32_t copy = 0;
-    std::int64_t pid = 0;
+    std::int64_t pid = 0;  ///< 0: not known
     Role role = Role::kServes;
 
     bool operator==(const Copy&) const = default;
@@ -64,6 +65,13 @@ std::string_view name_of(RunStatus::Copy::Role role);
 std::string encode(const RunStatus& status);
 /// INVALID_ARGUMENT: it is none. Says what is wrong.
 absl::StatusOr<RunStatus> decode_run_status(std::string_view text);
+
+/// How many iterations the worker is behind the newest one that any has reported. One that has reported none
+/// has all of them before it.
+std::int64_t iterations_behind(const RunStatus& run, const RunStatus::Worker& worker);
+/// For programs (docs/looking-into-jobs.md): adds "title", "servers", "workers", "events" and so on. What is
+/// not known is null. REQUIRES: the last three are arrays there, or nothing.
+void describe(const RunStatus& run, nlohmann::json& into);
 
 /// What is known without the processes: of the workers, as far as they have reported, and what has happened.
 RunStatus status_of(const RunRecord& record, double elapsed_seconds);

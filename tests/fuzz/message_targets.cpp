@@ -9,6 +9,7 @@
 
 #include "apps/bench/messages.hpp"
 #include "apps/bench/perftest.hpp"
+#include "apps/monitoring/http_server.hpp"
 #include "base/compression.hpp"
 #include "consistency/model.hpp"
 #include "job/child_message.hpp"
@@ -191,6 +192,21 @@ void consistency_name(std::string_view bytes) {
   require(consistency::staleness(*model) <= 1'000'000, "staleness");
   const auto again = parse_consistency(to_string(*model));
   require(again.ok() && *again == *model, "said otherwise");
+}
+
+void http_request(std::string_view bytes) {
+  using Outcome = apps::HttpParse::Outcome;
+  constexpr std::size_t kMost = apps::HttpServer::kMostRequestBytes;
+  const apps::HttpParse parsed = apps::parse_http_request(bytes);
+  if (parsed.outcome == Outcome::kIncomplete)
+    return require(bytes.size() < kMost, "waited for more than may come");
+  if (parsed.outcome == Outcome::kRefused) return require(parsed.refusal >= 400, "refused without a reason");
+  require(parsed.request.path.starts_with('/') && parsed.request.path.size() < kMost, "no path");
+  require(parsed.request.path.find_first_of("? \r") == std::string::npos, "more than a path");
+  const apps::HttpParse again = apps::parse_http_request(std::string(bytes) + "GET / HTTP/1.1\r\n\r\n");
+  require(again.outcome == Outcome::kRequest && again.request.path == parsed.request.path &&
+              again.request.host == parsed.request.host,
+          "what follows a request has changed it");
 }
 
 void verbs_address(std::string_view bytes) {

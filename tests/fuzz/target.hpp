@@ -82,6 +82,7 @@ void bench_message(std::string_view bytes);
 void bench_orders(std::string_view bytes);
 void child_line(std::string_view bytes);
 void consistency_name(std::string_view bytes);
+void http_request(std::string_view bytes);
 void verbs_address(std::string_view bytes);
 void rendezvous(std::string_view bytes);
 void leader(std::string_view bytes);

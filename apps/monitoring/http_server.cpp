@@ -1,0 +1,267 @@
+#include "apps/monitoring/http_server.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+
+namespace verbena::apps {
+namespace {
+
+constexpr auto kPause = std::chrono::seconds(1);  // after no descriptor was left
+constexpr std::string_view kEndOfLine = "\r\n";
+constexpr std::string_view kEndOfHead = "\r\n\r\n";
+
+struct SocketPlace {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  bool is_loopback = false;
+
+  [[nodiscard]] const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+std::optional<SocketPlace> socket_place(const std::string& address, std::uint16_t port) {
+  SocketPlace place;
+  auto& ipv4 = reinterpret_cast<sockaddr_in&>(place.storage);
+  auto& ipv6 = reinterpret_cast<sockaddr_in6&>(place.storage);
+  if (::inet_pton(AF_INET, address.c_str(), &ipv4.sin_addr) == 1) {
+    ipv4.sin_family = AF_INET;
+    ipv4.sin_port = htons(port);
+    place.length = sizeof ipv4;
+    place.is_loopback = ntohl(ipv4.sin_addr.s_addr) >> 24U == 127;
+  } else if (::inet_pton(AF_INET6, address.c_str(), &ipv6.sin6_addr) == 1) {
+    ipv6.sin6_family = AF_INET6;
+    ipv6.sin6_port = htons(port);
+    place.length = sizeof ipv6;
+    place.is_loopback = IN6_IS_ADDR_LOOPBACK(&ipv6.sin6_addr);
+  } else {
+    return std::nullopt;
+  }
+  return place;
+}
+
+/// What to do about it, in the words of the options.
+absl::Status cannot_listen(const std::string& address, std::uint16_t port, int error) {
+  const std::string_view advice =
+      error == EADDRINUSE      ? "; expected a port that nobody listens at, or 0 for any that is free"
+      : error == EADDRNOTAVAIL ? "; expected an address of an interface of this host"
+      : error == EACCES        ? "; expected a port above 1023, or 0 for any that is free"
+                               : "";
+  return absl::InvalidArgumentError(
+      fmt::format("cannot listen at {} port {}: {}{}", address, port, std::strerror(error), advice));
+}
+
+std::string_view reason_of(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 431:
+      return "Request Header Fields Too Large";
+    default:
+      return "HTTP Version Not Supported";
+  }
+}
+
+HttpParse refused(int status) {
+  return {.outcome = HttpParse::Outcome::kRefused, .request = {}, .refusal = status};
+}
+
+/// Up to the separator, which is taken away with it.
+std::string_view take_until(std::string_view& rest, std::string_view separator) {
+  const std::size_t end = std::min(rest.find(separator), rest.size());
+  const std::string_view taken = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + separator.size(), rest.size()));
+  return taken;
+}
+
+/// "[::1]:9464" → "[::1]"
+std::string_view without_port(std::string_view host) {
+  const std::size_t colon = host.rfind(':');
+  const std::size_t bracket = host.rfind(']');
+  const bool has_port =
+      colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket);
+  return has_port ? host.substr(0, colon) : host;
+}
+
+bool is_name_of_loopback(std::string_view host) {
+  return host.empty() || absl::EqualsIgnoreCase({host.data(), host.size()}, "localhost") || host == "[::1]" ||
+         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
+}
+
+std::string http_text(const HttpAnswer& answer, bool wants_body) {
+  return fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n"
+      "X-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'; style-src "
+      "'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'\r\nConnection: close\r\n\r\n{}",
+      answer.status, reason_of(answer.status), answer.type, answer.body.size(),
+      wants_body ? std::string_view(answer.body) : std::string_view());
+}
+
+}  // namespace
+
+HttpParse parse_http_request(std::string_view text) {
+  const std::size_t end = text.find(kEndOfHead);
+  if (end == std::string_view::npos) {
+    if (text.size() >= HttpServer::kMostRequestBytes) return refused(431);
+    // One that speaks another protocol may never send the end of a head.
+    const std::string_view method = text.substr(0, text.find(' '));
+    const bool may_begin = std::ranges::all_of(method, absl::ascii_isupper) && method.size() <= 16;
+    return may_begin ? HttpParse() : refused(400);
+  }
+  if (end >= HttpServer::kMostRequestBytes) return refused(431);
+  std::string_view rest = text.substr(0, end);
+  std::string_view line = take_until(rest, kEndOfLine);
+  const std::string_view method = take_until(line, " ");
+  const std::string_view target = take_until(line, " ");
+  if (method.empty() || !target.starts_with('/') || !std::ranges::all_of(target, absl::ascii_isgraph) ||
+      !line.starts_with("HTTP/")) {
+    return refused(400);
+  }
+  if (line != "HTTP/1.1" && line != "HTTP/1.0") return refused(505);
+  if (method != "GET" && method != "HEAD") return refused(405);
+  HttpParse parsed{.outcome = HttpParse::Outcome::kRequest,
+                   .request = {.wants_body = method == "GET",
+                               .path = std::string(target.substr(0, target.find('?'))),
+                               .host = {}}};
+  while (!rest.empty()) {
+    std::string_view value = take_until(rest, kEndOfLine);
+    const std::string_view name = take_until(value, ":");
+    if (!absl::EqualsIgnoreCase({name.data(), name.size()}, "host")) continue;
+    const absl::string_view host = absl::StripAsciiWhitespace({value.data(), value.size()});
+    parsed.request.host = without_port({host.data(), host.size()});
+  }
+  return parsed;
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& address,
+                                                               std::uint16_t port) {
+  const std::optional<SocketPlace> place = socket_place(address, port);
+  if (!place) {
+    return absl::InvalidArgumentError(
+        fmt::format("an IPv4 or IPv6 address is expected, such as 127.0.0.1 or ::1, not \"{}\"", address));
+  }
+  base::FileDescriptor listener(
+      ::socket(place->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int yes = 1;
+  // A connection of an earlier run that is not forgotten yet is no reason to refuse its port.
+  if (listener.valid()) ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  SocketPlace bound;
+  bound.length = sizeof bound.storage;
+  if (!listener.valid() || ::bind(listener.get(), place->address(), place->length) != 0 ||
+      ::listen(listener.get(), SOMAXCONN) != 0 ||
+      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.length) != 0) {
+    return cannot_listen(address, port, errno);
+  }
+  // The port has the same place in both kinds of address.
+  const std::uint16_t chosen = ntohs(reinterpret_cast<const sockaddr_in&>(bound.storage).sin_port);
+  const bool is_ipv6 = bound.storage.ss_family == AF_INET6;
+  return std::unique_ptr<HttpServer>(new HttpServer(
+      std::move(listener),
+      fmt::format("http://{}{}{}:{}/", is_ipv6 ? "[" : "", address, is_ipv6 ? "]" : "", chosen),
+      place->is_loopback));
+}
+
+void HttpServer::add_descriptors(std::vector<pollfd>& wanted) const {
+  if (Clock::now() >= accepts_again_at_) wanted.push_back({listener_.get(), POLLIN, 0});
+  for (const Peer& peer : peers_)
+    wanted.push_back({peer.socket.get(), static_cast<short>(peer.answer.empty() ? POLLIN : POLLOUT), 0});
+}
+
+void HttpServer::poll(Handler handle) {
+  accept();
+  const Clock::time_point now = Clock::now();
+  std::erase_if(peers_, [&](Peer& peer) { return !go_on(peer, handle) || now >= peer.deadline; });
+}
+
+void HttpServer::finish(Handler handle, std::chrono::milliseconds patience) {
+  const Clock::time_point end = Clock::now() + patience;
+  poll(handle);
+  std::erase_if(peers_, [](const Peer& peer) { return peer.answer.empty(); });
+  while (!peers_.empty() && Clock::now() < end) {
+    std::vector<pollfd> wanted;
+    for (const Peer& peer : peers_) wanted.push_back({peer.socket.get(), POLLOUT, 0});
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    ::poll(wanted.data(), wanted.size(), static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    std::erase_if(peers_, [&](Peer& peer) { return !go_on(peer, handle); });
+  }
+  peers_.clear();
+}
+
+/// At most as many as there may be, so that a flood of them does not keep this thread.
+void HttpServer::accept() {
+  for (std::size_t i = 0; i < kMostConnections && Clock::now() >= accepts_again_at_; ++i) {
+    base::FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        accepts_again_at_ = Clock::now() + kPause;
+      return;
+    }
+    if (peers_.size() >= kMostConnections) peers_.pop_front();
+    peers_.push_back({.socket = std::move(socket), .deadline = Clock::now() + kPatience});
+  }
+}
+
+bool HttpServer::go_on(Peer& peer, Handler handle) const {
+  if (peer.answer.empty() && !hear(peer, handle)) return false;
+  while (peer.sent_bytes < peer.answer.size()) {
+    const std::string_view rest = std::string_view(peer.answer).substr(peer.sent_bytes);
+    const ssize_t sent = ::send(peer.socket.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return errno == EAGAIN;
+    peer.sent_bytes += static_cast<std::size_t>(sent);
+  }
+  return peer.answer.empty();  // until it has asked
+}
+
+/// Reads what has come, and makes the answer when that is a request.
+bool HttpServer::hear(Peer& peer, Handler handle) const {
+  std::array<char, 2048> bytes{};
+  bool is_over = false;  // it says no more, but may still read
+  while (!is_over && peer.said.size() < kMostRequestBytes) {
+    const ssize_t got = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) break;
+    if (got < 0) return false;
+    is_over = got == 0;
+    peer.said.append(bytes.data(), static_cast<std::size_t>(got));
+  }
+  const HttpParse parsed = parse_http_request(peer.said);
+  if (parsed.outcome == HttpParse::Outcome::kIncomplete) return !is_over;
+  const bool wants_body = parsed.outcome == HttpParse::Outcome::kRefused || parsed.request.wants_body;
+  peer.answer = http_text(answer_to(parsed, handle), wants_body);
+  return true;
+}
+
+HttpAnswer HttpServer::answer_to(const HttpParse& parsed, Handler handle) const {
+  if (parsed.outcome == HttpParse::Outcome::kRefused)
+    return {.status = parsed.refusal, .body = fmt::format("{}\n", reason_of(parsed.refusal))};
+  // A page from elsewhere could have a name of its own lead here, and would read what is for this host only.
+  if (is_loopback_ && !is_name_of_loopback(parsed.request.host)) {
+    return {.status = 403,
+            .body =
+                "This is for this host only: expected localhost or an address of the loopback interface "
+                "as the host's name.\n"};
+  }
+  return handle(parsed.request.path);
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,187 @@
+#include "apps/monitoring/http_server.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/free_port.hpp"
+#include "tests/http_client.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::AllOf;
+using testing::connect_to;
+using ::testing::EndsWith;
+using testing::free_port;
+using ::testing::HasSubstr;
+using testing::read_all;
+using ::testing::StartsWith;
+
+using Outcome = HttpParse::Outcome;
+
+HttpParse::Outcome outcome_of(const std::string& text) {
+  return parse_http_request(text).outcome;
+}
+int refusal_of(const std::string& text) {
+  return parse_http_request(text).refusal;
+}
+
+TEST(HttpRequestTest, SaysWhatIsWanted) {
+  const HttpParse parsed =
+      parse_http_request("GET /metrics?name=x HTTP/1.1\r\nAccept: */*\r\nhOST: [::1]:9464 \r\n\r\n");
+  ASSERT_EQ(parsed.outcome, Outcome::kRequest);
+  EXPECT_EQ(parsed.request.path, "/metrics");
+  EXPECT_EQ(parsed.request.host, "[::1]");
+  EXPECT_TRUE(parsed.request.wants_body);
+  const HttpParse head = parse_http_request("HEAD / HTTP/1.0\r\n\r\n");
+  ASSERT_EQ(head.outcome, Outcome::kRequest);
+  EXPECT_EQ(head.request.host, "");
+  EXPECT_FALSE(head.request.wants_body);
+}
+
+TEST(HttpRequestTest, IsWaitedForUntilItIsWhole) {
+  const std::string whole = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes)
+    EXPECT_EQ(outcome_of(whole.substr(0, bytes)), Outcome::kIncomplete) << bytes;
+  EXPECT_EQ(outcome_of(whole), Outcome::kRequest);
+}
+
+TEST(HttpRequestTest, WhatIsNoneIsRefusedAtOnce) {
+  EXPECT_EQ(refusal_of("POST / HTTP/1.1\r\n\r\n"), 405);
+  EXPECT_EQ(refusal_of("GET / HTTP/2.0\r\n\r\n"), 505);
+  EXPECT_EQ(refusal_of("GET http://elsewhere/ HTTP/1.1\r\n\r\n"), 400);
+  EXPECT_EQ(refusal_of("GET /\r\n\r\n"), 400);
+  EXPECT_EQ(refusal_of("GET /\rx HTTP/1.1\r\n\r\n"), 400);
+  EXPECT_EQ(refusal_of("\r\n\r\n"), 400);
+  EXPECT_EQ(refusal_of(std::string("\x16\x03\x01\x00", 4)), 400) << "TLS";
+  EXPECT_EQ(refusal_of("GET / HTTP/1.1\r\nX: " + std::string(HttpServer::kMostRequestBytes, 'x')), 431);
+}
+
+HttpAnswer echo(std::string_view path) {
+  return {.body = "you asked for " + std::string(path)};
+}
+
+/// The answer to what `socket` has sent, from a server that nobody else asks.
+std::string answer_on(HttpServer& server, const base::FileDescriptor& socket) {
+  for (int turn = 0; turn < 100; ++turn) {
+    std::vector<pollfd> wanted;
+    server.add_descriptors(wanted);
+    ::poll(wanted.data(), wanted.size(), 10);
+    server.poll(echo);
+    char byte = 0;
+    if (::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0) break;
+  }
+  return read_all(socket.get());
+}
+
+void say(const base::FileDescriptor& socket, std::string_view text) {
+  ASSERT_EQ(::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+}
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto listening = HttpServer::listen("127.0.0.1", port_);
+    ASSERT_TRUE(listening.ok()) << listening.status();
+    server_ = *std::move(listening);
+  }
+  std::string answer_to(std::string_view request) {
+    const base::FileDescriptor socket = connect_to(port_);
+    say(socket, request);
+    return answer_on(*server_, socket);
+  }
+
+  const std::uint16_t port_ = free_port();
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, AnswersAndCloses) {
+  EXPECT_EQ(server_->url(), "http://127.0.0.1:" + std::to_string(port_) + "/");
+  EXPECT_THAT(answer_to("GET /x HTTP/1.1\r\nHost: localhost:1\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("\r\nContent-Length: 16\r\n"),
+                    HasSubstr("\r\nConnection: close\r\n"), EndsWith("\r\n\r\nyou asked for /x")));
+  EXPECT_THAT(answer_to("HEAD /x HTTP/1.1\r\n\r\n"),
+              AllOf(HasSubstr("\r\nContent-Length: 16\r\n"), EndsWith("\r\n\r\n")));
+  EXPECT_THAT(answer_to("nonsense"), StartsWith("HTTP/1.1 400 "));
+}
+
+/// A page from elsewhere whose name leads to this host.
+TEST_F(HttpServerTest, OnLoopbackIsForThisHostOnly) {
+  EXPECT_THAT(answer_to("GET / HTTP/1.1\r\nHost: evil.example:9464\r\n\r\n"), StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(answer_to("GET / HTTP/1.1\r\nHost: 127.evil.example\r\n\r\n"), StartsWith("HTTP/1.1 403 "));
+  for (const char* const host : {"localhost", "LOCALHOST:80", "127.0.0.1:9464", "[::1]:9464"}) {
+    EXPECT_THAT(answer_to(std::string("GET / HTTP/1.1\r\nHost: ") + host + "\r\n\r\n"),
+                StartsWith("HTTP/1.1 200 "));
+  }
+}
+
+TEST_F(HttpServerTest, OneByteAtATimeIsAnsweredToo) {
+  const base::FileDescriptor socket = connect_to(port_);
+  for (const char byte : std::string_view("GET /slow HTTP/1.1\r\n\r\n")) {
+    say(socket, {&byte, 1});
+    server_->poll(echo);
+  }
+  EXPECT_THAT(answer_on(*server_, socket), EndsWith("you asked for /slow"));
+}
+
+TEST_F(HttpServerTest, WhoSaysThatItSaysNoMoreIsAnsweredToo) {
+  const base::FileDescriptor socket = connect_to(port_);
+  say(socket, "GET /x HTTP/1.1\r\n\r\n");
+  ::shutdown(socket.get(), SHUT_WR);
+  EXPECT_THAT(answer_on(*server_, socket), EndsWith("you asked for /x"));
+}
+
+/// Neither who says nothing nor who reads nothing keeps others from an answer, however many they are.
+TEST_F(HttpServerTest, ThoseWhoAreSlowKeepNobodyWaiting) {
+  const std::string large(std::size_t{8} << 20, 'x');  // more than sockets hold
+  const auto answer_large = [&](std::string_view /*path*/) { return HttpAnswer{.body = large}; };
+  std::vector<base::FileDescriptor> slow;
+  for (std::size_t i = 0; i < 3 * HttpServer::kMostConnections; ++i) {
+    slow.push_back(connect_to(port_));
+    ASSERT_TRUE(slow.back().valid());
+    if (i % 2 == 0) say(slow.back(), "GET / HTTP/1.1\r\n\r\n");
+    server_->poll(answer_large);
+  }
+  std::vector<pollfd> wanted;
+  server_->add_descriptors(wanted);
+  EXPECT_EQ(wanted.size(), 1 + HttpServer::kMostConnections) << "the oldest have made room";
+  EXPECT_THAT(answer_to("GET /x HTTP/1.1\r\n\r\n"), EndsWith("you asked for /x"));
+}
+
+TEST_F(HttpServerTest, WhoHasAskedIsAnsweredAtTheEnd) {
+  const base::FileDescriptor silent = connect_to(port_);
+  const base::FileDescriptor socket = connect_to(port_);
+  say(socket, "GET /last HTTP/1.1\r\n\r\n");
+  server_->finish(echo, std::chrono::seconds(10));
+  EXPECT_THAT(read_all(socket.get()), EndsWith("you asked for /last"));
+  EXPECT_EQ(read_all(silent.get()), "");
+}
+
+TEST_F(HttpServerTest, AtTheEndNobodyIsWaitedForLong) {
+  const std::string large(std::size_t{8} << 20, 'x');
+  const base::FileDescriptor never_reads = connect_to(port_);
+  say(never_reads, "GET / HTTP/1.1\r\n\r\n");
+  const auto before = std::chrono::steady_clock::now();
+  server_->finish([&](std::string_view /*path*/) { return HttpAnswer{.body = large}; },
+                  std::chrono::milliseconds(50));
+  EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(50));
+}
+
+TEST_F(HttpServerTest, SaysWhyItCannotListen) {
+  const auto why = [](const std::string& address, std::uint16_t port) {
+    const absl::Status status = HttpServer::listen(address, port).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(why("127.0.0.1", port_),
+              AllOf(HasSubstr("port " + std::to_string(port_)), HasSubstr("expected a port that nobody")));
+  EXPECT_THAT(why("192.0.2.1", 0), HasSubstr("expected an address of an interface of this host"));
+  EXPECT_THAT(why("localhost", 0), HasSubstr("an IPv4 or IPv6 address is expected"));
+}
+
+}  // namespace
+}  // namespace verbena::apps

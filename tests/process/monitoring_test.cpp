@@ -1,0 +1,270 @@
+// `--metrics-port` and `--log-format json` of jobs of real processes.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/free_port.hpp"
+#include "tests/http_client.hpp"
+#include "tests/process/program.hpp"
+#include "tests/process/small_training.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::process_test {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using testing::connect_to;
+using testing::free_port;
+using ::testing::HasSubstr;
+using testing::http_get;
+
+/// The sample's value in a scrape; nullopt: there is none, or it is not over yet.
+std::optional<double> value_of(const std::string& scrape, const std::string& sample) {
+  const std::size_t found = ("\n" + scrape).find("\n" + sample + " ");
+  if (found == std::string::npos) return std::nullopt;
+  return std::stod(scrape.substr(found + sample.size() + 1));
+}
+
+/// A training that goes on until it is stopped, but for sketch, which has one pass.
+struct Watched {
+  std::string application;
+  std::vector<std::string> options;
+  std::string pause = "10ms";  ///< before each clock
+};
+std::ostream& operator<<(std::ostream& out, const Watched& watched) {
+  return out << watched.application;
+}
+const std::string kForever = "1000000";
+Watched watched_lda(const std::string& iterations) {
+  return {"lda", {"--topics", "3", "--top-words", "0", "--iterations", iterations}};
+}
+std::vector<Watched> all_watched() {
+  return {watched_lda(kForever),
+          {"mf", {"--rank", "4", "--iterations", kForever}},
+          {"kge", {"--dimension", "4", "--iterations", kForever}},
+          {"ctr", {"--rank", "2", "--passes", kForever}},
+          {"word2vec", {"--dimension", "4", "--min-count", "1", "--iterations", kForever}},
+          {"sketch", {"--batch", "1"}, "200ms"}};
+}
+
+class MonitoringTest : public ::testing::TestWithParam<Watched> {
+ protected:
+  /// Two servers and two workers, slowly.
+  [[nodiscard]] std::vector<std::string> training(const Watched& watched,
+                                                  const std::vector<std::string>& more) const {
+    const std::map<std::string, std::string> alike = {{"word2vec", "lda"}, {"sketch", "ctr"}};
+    const auto found = alike.find(watched.application);
+    write_data({found == alike.end() ? watched.application : found->second, {}, {}}, scratch_.path("data"));
+    std::vector<std::string> all = {"run",       watched.application,
+                                    "--data",    scratch_.path("data"),
+                                    "--servers", "2",
+                                    "--workers", "2",
+                                    "--slow",    fmt::format("worker=all,pause={},every=1", watched.pause)};
+    all.insert(all.end(), watched.options.begin(), watched.options.end());
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  [[nodiscard]] std::vector<std::string> watched_training(const Watched& watched,
+                                                          std::vector<std::string> more = {}) const {
+    more.insert(more.end(), {"--metrics-port", std::to_string(port_)});
+    return training(watched, more);
+  }
+  /// Scrapes until it is as wanted; returns the last scrape.
+  std::string scrape_until(const std::function<bool(const std::string&)>& wanted) const {
+    std::string scrape;
+    EXPECT_TRUE(wait_until([&] {
+      scrape = http_get(port_, "/metrics");
+      return !scrape.empty() && wanted(scrape);
+    })) << scrape;
+    return scrape;
+  }
+
+  const std::uint16_t port_ = free_port();
+  const verbena::testing::TemporaryFolder scratch_;
+  const verbena::testing::TemporaryFolder of_run_;
+};
+
+TEST_P(MonitoringTest, SaysWhatEachWorkerHasDone) {
+  Program running(VERBENA_PROGRAM, watched_training(GetParam()), of_run_.path());
+  const std::string scrape = scrape_until([](const std::string& text) {
+    return value_of(text, "verbena_items_total{worker=\"0\"}").value_or(0) > 0 &&
+           value_of(text, "verbena_rows_pushed_total{worker=\"1\"}").value_or(0) > 0;
+  });
+  EXPECT_THAT(scrape, HasSubstr("verbena_run_info{model=\"" + GetParam().application + "\","));
+  EXPECT_EQ(value_of(scrape, "verbena_server_processes{server=\"1\",role=\"serves\"}"), 1);
+  EXPECT_EQ(value_of(scrape, "verbena_workers"), 2);
+  EXPECT_GT(value_of(scrape, "verbena_session_seconds_total{worker=\"1\"}"), 0);
+  const json live = json::parse(http_get(port_, "/status.json"));
+  EXPECT_EQ(live["workers"].size(), 2U);
+  EXPECT_THAT(live["title"].get<std::string>(), HasSubstr(GetParam().application));
+  running.signal(SIGINT);
+  EXPECT_EQ(running.wait().status, 130);
+  EXPECT_FALSE(connect_to(port_).valid()) << "the port is closed";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MonitoringTest, ::testing::ValuesIn(all_watched()),
+                         [](const auto& chosen) { return chosen.param.application; });
+
+using MonitoringOfLdaTest = MonitoringTest;
+
+/// Clients that read nothing, say nothing or come in crowds do not keep it from training, nor others from an
+/// answer.
+TEST_F(MonitoringOfLdaTest, TrainingGoesOnWhateverClientsDo) {
+  Program running(VERBENA_PROGRAM, watched_training(watched_lda(kForever)), of_run_.path());
+  const auto iteration = [&] {
+    return value_of(http_get(port_, "/metrics"), "verbena_iteration").value_or(0);
+  };
+  ASSERT_TRUE(wait_until([&] { return iteration() > 0; }));
+  std::vector<base::FileDescriptor> strange;
+  for (int i = 0; i < 200; ++i) {
+    strange.push_back(connect_to(port_));
+    ASSERT_TRUE(strange.back().valid());
+    const std::string_view said = i % 3 == 0   ? "GET /metrics HTTP/1.1\r\n\r\n"  // and never reads
+                                  : i % 3 == 1 ? "GET /metr"
+                                               : "";
+    (void)!::send(strange.back().get(), said.data(), said.size(), MSG_NOSIGNAL);
+  }
+  const double before = iteration();
+  EXPECT_GT(before, 0);
+  EXPECT_TRUE(wait_until([&] { return iteration() > before + 20; }));
+  EXPECT_TRUE(alive(running.pid()));
+}
+
+/// Whoever asks while the run ends gets a whole answer or none, and the run ends well.
+TEST_F(MonitoringOfLdaTest, MayBeAskedWhileItEnds) {
+  Program running(VERBENA_PROGRAM, watched_training(watched_lda("40")), of_run_.path());
+  std::atomic<bool> stop = false;
+  std::atomic<int> answers = 0;
+  std::vector<std::thread> clients;
+  for (int client = 0; client < 4; ++client) {
+    clients.emplace_back([&] {
+      while (!stop) {
+        const std::string scrape = http_get(port_, "/metrics");
+        if (scrape.empty()) continue;
+        ++answers;
+        EXPECT_THAT(scrape, HasSubstr("\nverbena_read_staleness_clocks_count{worker=\"1\"} "));
+      }
+    });
+  }
+  const Ended ended = running.wait();
+  stop = true;
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_GT(answers, 0);
+  EXPECT_THAT(ended.err, HasSubstr(fmt::format("verbena: http://127.0.0.1:{}/ shows the run", port_)));
+}
+
+TEST_F(MonitoringOfLdaTest, SaysWhoHasDiedAndTookOver) {
+  Program running(VERBENA_PROGRAM, watched_training(watched_lda(kForever), {"--replicas", "1"}),
+                  of_run_.path());
+  scrape_until([](const std::string& text) {
+    return value_of(text, "verbena_iteration").value_or(0) > 0 &&
+           value_of(text, "verbena_configuration") == 1;
+  });
+  const json before = json::parse(http_get(port_, "/status.json"));
+  const pid_t victim = before["servers"][0]["copies"][0]["pid"];
+  ASSERT_GT(victim, 1);
+  ::kill(victim, SIGKILL);
+  const std::string scrape = scrape_until(
+      [](const std::string& text) { return value_of(text, "verbena_events_total{kind=\"join\"}") == 1; });
+  EXPECT_EQ(value_of(scrape, "verbena_events_total{kind=\"failover\"}"), 1);
+  const json after = json::parse(http_get(port_, "/status.json"));
+  EXPECT_THAT(after["events"][0]["what"].get<std::string>(),
+              HasSubstr(fmt::format("server 0 (pid {}) was killed by SIGKILL", victim)));
+}
+
+TEST_F(MonitoringOfLdaTest, WhatCannotBeListenedAtIsAnErrorBeforeAnythingIsTrained) {
+  const base::FileDescriptor taken(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in place = verbena::testing::loopback(port_);
+  ASSERT_EQ(::bind(taken.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place), 0);
+  ASSERT_EQ(::listen(taken.get(), 1), 0);
+  const auto refused = [&](const std::vector<std::string>& more) {
+    const Ended ended = run(VERBENA_PROGRAM, training(watched_lda("1"), more), of_run_.path());
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    EXPECT_EQ(ended.out, "");
+    return ended.err;
+  };
+  EXPECT_THAT(refused({"--metrics-port", std::to_string(port_)}),
+              AllOf(HasSubstr(fmt::format("--metrics-port {}", port_)), HasSubstr("Address already in use"),
+                    HasSubstr("expected a port that nobody listens at")));
+  EXPECT_THAT(refused({"--metrics-port", "0", "--metrics-address", "192.0.2.1"}),
+              HasSubstr("expected an address of an interface of this host"));
+  EXPECT_THAT(refused({"--metrics-port", "0", "--metrics-address", "localhost"}),
+              HasSubstr("an IPv4 or IPv6 address is expected"));
+  EXPECT_THAT(refused({"--metrics-port", "65536"}), HasSubstr("--metrics-port"));
+  EXPECT_THAT(refused({"--metrics-address", "0.0.0.0"}), HasSubstr("expected with --metrics-port"));
+}
+
+TEST_F(MonitoringOfLdaTest, AnyFreePortIsSaid) {
+  const Program running(VERBENA_PROGRAM, training(watched_lda(kForever), {"--metrics-port", "0"}),
+                        of_run_.path());
+  ASSERT_TRUE(running.wait_for_output("metrics is for Prometheus"));
+  std::string said;
+  for (const auto& streams : std::filesystem::directory_iterator(of_run_.path()))
+    said += verbena::testing::contents(streams.path() / "err");
+  static const std::regex kUrl(R"(http://127\.0\.0\.1:(\d+)/ )");
+  std::smatch match;
+  ASSERT_TRUE(std::regex_search(said, match, kUrl)) << said;
+  const auto port = static_cast<std::uint16_t>(std::stoi(match[1]));
+  EXPECT_TRUE(wait_until([&] { return http_get(port, "/").find("<html") != std::string::npos; }));
+}
+
+TEST_F(MonitoringOfLdaTest, WithoutTheOptionNobodyListens) {
+  const Program running(VERBENA_PROGRAM, training(watched_lda(kForever), {"--verbose"}), of_run_.path());
+  ASSERT_TRUE(running.wait_for_children("worker", 2));
+  EXPECT_FALSE(running.has_said("http://"));
+}
+
+TEST_F(MonitoringOfLdaTest, LinesOfTheLogAreObjects) {
+  const Ended ended =
+      run(VERBENA_PROGRAM, watched_training(watched_lda("3"), {"--log-format", "json", "--verbose"}),
+          of_run_.path());
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("log_likelihood_per_token"));
+  std::istringstream lines(ended.err);
+  std::set<std::int64_t> processes;
+  std::string messages;
+  for (std::string line; std::getline(lines, line);) {
+    const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(object.is_object()) << line;
+    EXPECT_EQ(object.size(), 4U) << line;
+    EXPECT_EQ(object["level"], "info") << line;
+    static const std::regex kTime(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)");
+    EXPECT_TRUE(std::regex_match(object["time"].get<std::string>(), kTime)) << line;
+    processes.insert(object["process"].get<std::int64_t>());
+    messages += object["message"].get<std::string>() + "\n";
+  }
+  EXPECT_EQ(processes.size(), 5U) << "the launcher, two servers, two workers";
+  EXPECT_THAT(messages, AllOf(HasSubstr("lda 3/3"), HasSubstr("shows the run"), HasSubstr("run lda: ")));
+}
+
+TEST_F(MonitoringOfLdaTest, ErrorsAreObjectsToo) {
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--topics", "none"}, {"--metrics-address", "0.0.0.0"}}) {
+    std::vector<std::string> more = {"--log-format=json"};
+    more.insert(more.end(), wrong.begin(), wrong.end());
+    const Ended ended = run(VERBENA_PROGRAM, training({"lda", {}}, more), of_run_.path());
+    EXPECT_EQ(ended.status, 2);
+    const json object = json::parse(ended.err, nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(object.is_object()) << ended.err;
+    EXPECT_EQ(object["level"], "error");
+    EXPECT_THAT(object["message"].get<std::string>(), HasSubstr(wrong.front()));
+  }
+}
+
+}  // namespace
+}  // namespace verbena::process_test
