@@ -214,6 +214,7 @@ void write_progress(const RunRecord& record, const RunStatus& status, double beg
 void write_work(const RunRecord& record, Writer& out) {
   const std::vector<WorkerRecord>& workers = record.workers();
   std::vector<job::StatisticsMessage> newest;
+  newest.reserve(workers.size());
   for (const WorkerRecord& worker : workers) newest.push_back(worker.newest_statistics());
   const auto counter = [&](std::string_view name, std::string_view help, auto value) {
     write_workers(name, MetricType::kCounter, help, workers.size(), value, out);

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
@@ -31,6 +34,7 @@ using testing::connect_to;
 using testing::free_port;
 using ::testing::HasSubstr;
 using testing::http_get;
+using ::testing::Not;
 
 /// The sample's value in a scrape; nullopt: there is none, or it is not over yet.
 std::optional<double> value_of(const std::string& scrape, const std::string& sample) {
@@ -187,6 +191,33 @@ TEST_F(MonitoringOfLdaTest, SaysWhoHasDiedAndTookOver) {
               HasSubstr(fmt::format("server 0 (pid {}) was killed by SIGKILL", victim)));
 }
 
+/// Processes that nobody of ours has started: rank 0 listens to them.
+TEST_F(MonitoringOfLdaTest, OnSeveralHostsRankZeroShowsTheRun) {
+  const std::string meeting = fmt::format("127.0.0.1:{}", free_port());
+  std::vector<std::unique_ptr<Program>> ranks;
+  for (const char* const rank : {"0", "1", "2", "3"}) {
+    ranks.push_back(std::make_unique<Program>(
+        VERBENA_PROGRAM,
+        watched_training(watched_lda(kForever),
+                         {"--rendezvous", meeting, "--process", rank, "--processes", "4", "--no-secret",
+                          "--consistency", "ssp:1", "--read-path", "cached"}),
+        of_run_.path()));
+  }
+  const std::string scrape = scrape_until([](const std::string& text) {
+    return value_of(text, "verbena_iteration").value_or(0) > 0 &&
+           value_of(text, "verbena_read_staleness_clocks_count{worker=\"1\"}").value_or(0) > 0;
+  });
+  for (const char* const server : {"0", "1"}) {
+    EXPECT_EQ(
+        value_of(scrape, fmt::format("verbena_server_processes{{server=\"{}\",role=\"serves\"}}", server)),
+        1);
+  }
+  EXPECT_TRUE(ranks[0]->has_said("shows the run"));
+  for (const std::size_t other : {1U, 2U, 3U}) EXPECT_FALSE(ranks[other]->has_said("shows the run"));
+  ranks[0]->signal(SIGINT);
+  EXPECT_EQ(ranks[0]->wait().status, 130);
+}
+
 TEST_F(MonitoringOfLdaTest, WhatCannotBeListenedAtIsAnErrorBeforeAnythingIsTrained) {
   const base::FileDescriptor taken(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in place = verbena::testing::loopback(port_);
@@ -227,6 +258,57 @@ TEST_F(MonitoringOfLdaTest, WithoutTheOptionNobodyListens) {
   const Program running(VERBENA_PROGRAM, training(watched_lda(kForever), {"--verbose"}), of_run_.path());
   ASSERT_TRUE(running.wait_for_children("worker", 2));
   EXPECT_FALSE(running.has_said("http://"));
+}
+
+/// Debian's Chromium; empty: it is not there.
+std::string find_browser() {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    for (const char* const name : {"chromium-headless-shell", "chromium"}) {
+      if (std::filesystem::exists(std::filesystem::path(folder) / name)) return folder + "/" + name;
+    }
+  }
+  return "";
+}
+
+/// What the page's script has made of a run in which a server has died.
+TEST_F(MonitoringOfLdaTest, ThePageShowsTheRunInABrowser) {
+  const std::string browser = find_browser();
+  if (browser.empty()) GTEST_SKIP() << "skipped: no chromium-headless-shell (scripts/setup installs it)";
+  const Program running(VERBENA_PROGRAM, watched_training(watched_lda(kForever), {"--replicas", "1"}),
+                        of_run_.path());
+  const json before = [&] {
+    scrape_until([](const std::string& text) { return value_of(text, "verbena_configuration") == 1; });
+    return json::parse(http_get(port_, "/status.json"));
+  }();
+  const pid_t victim = before["servers"][0]["copies"][0]["pid"];
+  ASSERT_GT(victim, 1);
+  ::kill(victim, SIGKILL);
+  scrape_until([](const std::string& text) {
+    return value_of(text, "verbena_events_total{kind=\"join\"}") == 1 &&
+           value_of(text, "verbena_iteration").value_or(0) > 20;
+  });
+  const verbena::testing::TemporaryFolder of_browser;
+  const Ended shown = run(browser,
+                          {"--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000",
+                           "--user-data-dir=" + of_browser.path("profile"), "--dump-dom",
+                           fmt::format("http://127.0.0.1:{}/", port_)},
+                          of_browser.path());
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  const auto part = [&](const std::string& from, const std::string& to) {
+    const std::size_t begin = std::min(shown.out.find(from), shown.out.size());
+    return shown.out.substr(begin, shown.out.find(to, begin) - begin);
+  };
+  EXPECT_THAT(part("id=\"state\"", "</p>"), AllOf(HasSubstr("as it was at "), Not(HasSubstr("has ended"))));
+  EXPECT_THAT(part("id=\"figures\"", "<section>"),
+              AllOf(HasSubstr(" of 1000000</b>"), HasSubstr("<span>log_likelihood_per_token</span>")));
+  EXPECT_THAT(part("id=\"objective\"", "</section>"), HasSubstr("<polyline class=\"curve\" points=\""));
+  EXPECT_THAT(part("id=\"workers\"", "</table>"), AllOf(HasSubstr("<th>0</th>"), HasSubstr("<th>1</th>")));
+  EXPECT_THAT(part("id=\"servers\"", "</table>"),
+              AllOf(HasSubstr(">serves</td>"), HasSubstr(">follows</td>")));
+  EXPECT_THAT(part("id=\"events\"", "</table>"),
+              HasSubstr(fmt::format("server 0 (pid {}) was killed by SIGKILL", victim)));
 }
 
 TEST_F(MonitoringOfLdaTest, LinesOfTheLogAreObjects) {

@@ -54,6 +54,31 @@ TEST(RunRecordTest, IterationIsCompleteWhenAllWorkersHaveReported) {
   EXPECT_EQ(record.throughput(), 100);
 }
 
+TEST(RunRecordTest, WhatASessionHasCountedIsThatOfTheProcessThatIsTheWorkerNow) {
+  RunRecord record = two_workers();
+  EXPECT_EQ(record.workers()[1].newest_statistics().statistics.rows_pulled, 0U);
+  job::StatisticsMessage counted{.worker = 1, .seconds = 2, .statistics = {}};
+  const auto pulled_after = [&](std::uint64_t rows) {
+    counted.statistics.rows_pulled = rows;
+    EXPECT_TRUE(record.add(counted).ok());
+    return record.workers()[1].newest_statistics().statistics.rows_pulled;
+  };
+  EXPECT_EQ(pulled_after(5), 5U);
+  EXPECT_EQ(pulled_after(7), 7U);
+  record.replace(1);
+  EXPECT_EQ(record.workers()[1].newest_statistics().seconds, 0);
+  EXPECT_EQ(pulled_after(2), 2U);
+  record.go_back(0);
+  EXPECT_EQ(record.workers()[1].newest_statistics().seconds, 0);
+  EXPECT_EQ(pulled_after(3), 3U);
+  job::FinishedMessage finished{.worker = 1, .seconds = 9, .statistics = {}};
+  finished.statistics.rows_pulled = 11;
+  EXPECT_TRUE(record.add(finished).ok());
+  EXPECT_EQ(record.workers()[1].newest_statistics().statistics.rows_pulled, 11U);
+  counted.worker = 2;
+  EXPECT_FALSE(record.add(counted).ok()) << "there are two";
+}
+
 TEST(RunRecordTest, WhatIsNoNumberIsNoResult) {
   for (const double sum : {std::nan(""), -1.0, HUGE_VAL}) {  // -1 has no root
     RunRecord record = two_workers();
