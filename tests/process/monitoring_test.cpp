@@ -153,8 +153,10 @@ TEST_F(MonitoringOfLdaTest, MayBeAskedWhileItEnds) {
   Program running(VERBENA_PROGRAM, watched_training(watched_lda("40")), of_run_.path());
   std::atomic<bool> stop = false;
   std::atomic<int> answers = 0;
+  constexpr std::size_t kClients = 4;
   std::vector<std::thread> clients;
-  for (int client = 0; client < 4; ++client) {
+  clients.reserve(kClients);
+  for (std::size_t client = 0; client < kClients; ++client) {
     clients.emplace_back([&] {
       while (!stop) {
         const std::string scrape = http_get(port_, "/metrics");

@@ -1,6 +1,7 @@
 // The text against the grammar of its format, the documents and the board against the names in it.
 #include "apps/monitoring/exposition.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +19,6 @@
 namespace verbena::apps {
 namespace {
 
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
@@ -68,7 +68,8 @@ std::map<std::string, Family> read_exposition(const std::string& text) {
                                  : family.type == "histogram" &&
                                        (suffix == "_bucket" || suffix == "_sum" || suffix == "_count"))
           << line;
-      EXPECT_TRUE(family.samples.emplace(sampled + "{" + labels + "}", std::stod(match[4])).second)
+      EXPECT_TRUE(
+          family.samples.emplace(fmt::format("{}{{{}}}", sampled, labels), std::stod(match[4])).second)
           << line << ": twice";
       for (auto each = std::sregex_iterator(labels.begin(), labels.end(), kLabel);
            each != std::sregex_iterator(); ++each) {
@@ -167,7 +168,7 @@ std::vector<std::pair<std::string, std::string>> board_queries() {
 
 TEST(GrafanaBoardTest, AsksForMetricsAndLabelsThatThereAre) {
   const std::map<std::string, Family> families = read_exposition(sample_text());
-  const auto family_of = [&](std::string name) {
+  const auto family_of = [&](const std::string& name) {
     for (const char* const suffix : {"_bucket", "_sum", "_count"}) {
       const std::size_t end = name.size() - std::min(name.size(), std::string(suffix).size());
       const auto found = families.find(name.substr(0, end));
