@@ -210,5 +210,26 @@ TEST(GrafanaBoardTest, AsksForMetricsAndLabelsThatThereAre) {
   }
 }
 
+/// Several runs are beside each other; a range is as long as several scrapes, however often there are some.
+TEST(GrafanaBoardTest, KeepsRunsApartAndItsRangesFitTheScrapes) {
+  static const std::regex kRange(R"(\[([^\]]*)\])");
+  static const std::regex kBy(R"(\bby\s*\(([^)]*)\))");
+  std::size_t ranges = 0;
+  for (const auto& [panel, query] : board_queries()) {
+    for (auto each = std::sregex_iterator(query.begin(), query.end(), kRange); each != std::sregex_iterator();
+         ++each, ++ranges)
+      EXPECT_EQ((*each)[1], "$__rate_interval") << panel << ": " << query;
+    for (auto each = std::sregex_iterator(query.begin(), query.end(), kBy); each != std::sregex_iterator();
+         ++each)
+      EXPECT_THAT((*each)[1].str(), HasSubstr("instance")) << panel << ": " << query;
+  }
+  EXPECT_GE(ranges, 10U);
+  const nlohmann::json board = nlohmann::json::parse(file_text("docs/monitoring/grafana-board.json"));
+  for (const nlohmann::json& panel : board.at("panels")) {
+    for (const nlohmann::json& target : panel.value("targets", nlohmann::json::array()))
+      EXPECT_THAT(target.at("legendFormat").get<std::string>(), HasSubstr("{{instance}}")) << panel["title"];
+  }
+}
+
 }  // namespace
 }  // namespace verbena::apps
