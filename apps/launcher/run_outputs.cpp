@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<RunOutputs>> RunOutputs::create(const RunOptions&
     absl::StatusOr<std::unique_ptr<MonitoringPort>> port = MonitoringPort::open(run.monitoring);
     if (!port.ok()) return port.status();
     outputs->port_ = *std::move(port);
-    if (!run.quiet) {
+    if (!run.quiet || run.monitoring.port == 0) {  // nobody could know it otherwise
       print_error("verbena: {} shows the run; {}metrics is for Prometheus\n", outputs->port_->url(),
                   outputs->port_->url());
     }
@@ -75,7 +75,7 @@ RunOutputs::RunOutputs(const RunOptions& run, const Application& application,
 int RunOutputs::finish(const absl::Status& ended, int signal) {
   if (port_ != nullptr) port_->finish(settings_, record_, [&] { return monitor_->status(); });
   if (signal != 0) {
-    print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(signal));
+    put_warning(stderr, fmt::format("verbena: stopped by SIG{}\n", ::sigabbrev_np(signal)));
     return kExitSignalBase + signal;
   }
   if (!ended.ok()) return report_error(ended);

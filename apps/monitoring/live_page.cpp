@@ -25,7 +25,7 @@ constexpr std::string_view kBody = R"(<p class="how" id="state">asks the run …
 <section class="wide"><h2>workers</h2><div class="scroll"><table id="workers"></table></div></section>
 <section><h2>rows read, by how many clocks they were older than the reader's</h2><table id="reads"></table></section>
 <section><h2>servers</h2><table id="servers"></table></section>
-<section class="wide"><h2>what has happened</h2><table id="events"></table></section>
+<section class="wide"><h2>what has happened last</h2><table id="events"></table></section>
 </div>
 <script>
 'use strict';

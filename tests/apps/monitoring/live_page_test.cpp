@@ -60,6 +60,30 @@ TEST(LivePageTest, ReadsWhatThereIs) {
   for (const std::string& field : read) EXPECT_TRUE(live.contains(field)) << field;
 }
 
+TEST(LivePageTest, OfManyEventsItShowsTheNewest) {
+  RunRecord record = sample_record();
+  for (int i = 0; i < 500; ++i) record.note({.kind = RunEvent::Kind::kJoin, .what = std::to_string(i)});
+  const json live = live_json(sample_settings(), record, status_of(record, 1));
+  ASSERT_EQ(live["events"].size(), 20U);
+  EXPECT_EQ(live["events"][0]["what"], "480");
+  EXPECT_EQ(live["events"][19]["what"], "499");
+}
+
+/// Names of files and hosts, and what is on the command line, can be chosen by others.
+TEST(LivePageTest, NamesAreTextNotMarkup) {
+  const std::string hostile = "</title><script>alert(1)</script>\" onload='x";
+  RunSettings settings = sample_settings();
+  settings.model = settings.consistency = settings.transport = settings.process = hostile;
+  settings.made.command = "verbena " + hostile;
+  settings.made.host = hostile;
+  const std::string page = live_page(settings);
+  EXPECT_EQ(page.find("<script>alert"), std::string::npos);
+  EXPECT_NE(page.find("&lt;script&gt;alert"), std::string::npos) << "it is shown";
+  // What comes later is set by the page's own script, as text.
+  for (const char* const markup : {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("})
+    EXPECT_EQ(page.find(markup), std::string::npos) << markup;
+}
+
 TEST(LivePageTest, IsOneFile) {
   const std::string page = live_page(sample_settings());
   EXPECT_THAT(page, ::testing::Not(::testing::ContainsRegex("(src|href|import)[ =(]")));
