@@ -145,8 +145,8 @@ HostRunEnd carry_out_host_run(const RunOptions& given, const Application& applic
     const std::string why(base::printable(ended).message());
     const absl::StatusOr<Beginning> beginning = own->newest();
     if (!beginning.ok()) return {cannot_go_back(ended, beginning.status())};
-    print_error("verbena: {}: the training goes back to {}, restart {} of {}\n", why, place_of(*beginning),
-                restart, checkpoints.restarts);
+    put_warning(stderr, fmt::format("verbena: {}: the training goes back to {}, restart {} of {}\n", why,
+                                    place_of(*beginning), restart, checkpoints.restarts));
     monitor.go_back(beginning->after_iteration, why);
     checkpoints.resume_from = beginning->checkpoint;
   }

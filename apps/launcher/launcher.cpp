@@ -169,7 +169,7 @@ void Launcher::on_signal(int number) {
 
 /// Servers are needed until the last worker has left.
 void Launcher::ask_workers_to_save() {
-  monitor_.print(
+  monitor_.warn(
       "stopping: saves this iteration, or one of the next, when it is done; a second signal ends "
       "the run at once");
   for (Child& child : children_) {
@@ -184,8 +184,8 @@ void Launcher::on_line(Child& child, std::string_view line) {
     const absl::StatusOr<job::ChildMessage> said = job::decode(line);
     const auto* const failure = said.ok() ? std::get_if<job::FailedMessage>(&*said) : nullptr;
     if (failure != nullptr && !child.history.asked_to_end) {
-      monitor_.print(fmt::format("{} cannot join: {}", child.process.name(),
-                                 std::string(base::printable(failure->status).message())));
+      monitor_.warn(fmt::format("{} cannot join: {}", child.process.name(),
+                                std::string(base::printable(failure->status).message())));
     }
     return;
   }
@@ -241,7 +241,7 @@ bool Launcher::is_worker_replaced(Child& child, int wait_status) {
   if (!may_be) return false;
   WorkerLife life = child.life;
   if (++life.deaths > kMostDeathsOfWorker) {
-    monitor_.print(
+    monitor_.warn(
         fmt::format("{} is not replaced again: {} processes in its place have died before they "
                     "had finished iteration {}",
                     child.process.name(), kMostDeathsOfWorker, life.newest_iteration + 1));
@@ -249,8 +249,7 @@ bool Launcher::is_worker_replaced(Child& child, int wait_status) {
   }
   ++life.incarnation;
   if (const absl::Status status = start(child.command, /*joins=*/false, life); !status.ok()) {
-    monitor_.print(
-        fmt::format("{} is not replaced: {}", child.process.name(), std::string(status.message())));
+    monitor_.warn(fmt::format("{} is not replaced: {}", child.process.name(), std::string(status.message())));
     return false;
   }
   child.is_replaced = true;
@@ -290,7 +289,7 @@ void Launcher::replace(std::uint32_t server) {
   if (!new_copy_ || !any_running(true)) return;
   if (failed_to_join_[server] >= kMostFailedToJoin) {
     if (failed_to_join_[server] == kMostFailedToJoin) {
-      monitor_.print(fmt::format(
+      monitor_.warn(fmt::format(
           "server {} gets no other copy: {} in a row have failed to join; why each did stands above", server,
           kMostFailedToJoin));
     }
@@ -298,7 +297,7 @@ void Launcher::replace(std::uint32_t server) {
   }
   const Command command = new_copy_({.server = server, .copy = next_copy_++});
   if (const absl::Status status = start(command, /*joins=*/true, {}); !status.ok()) {
-    monitor_.print(fmt::format("server {} gets no other copy: {}", server, std::string(status.message())));
+    monitor_.warn(fmt::format("server {} gets no other copy: {}", server, std::string(status.message())));
   }
 }
 
@@ -383,7 +382,7 @@ void Launcher::on_end(Child& child, int wait_status) {
   std::optional<job::FailedMessage> failed =
       judge_end(child.process.name(), wait_status, child.history, memory_kills_before_);
   if (failed && may_go_back(child, *failed)) {
-    monitor_.print(
+    monitor_.warn(
         "with --checkpoint FOLDER --restarts N a run goes back to its newest checkpoint when a worker dies "
         "that no other process can replace");
   }

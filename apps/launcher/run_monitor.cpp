@@ -85,7 +85,7 @@ void RunMonitor::on_iteration(const job::IterationMessage& message) {
 
 void RunMonitor::fail_over(std::uint32_t server, std::int64_t pid, std::string_view what) {
   note(RunEvent::Kind::kFailover, what);
-  display_.print(what);
+  display_.warn(what);
   if (metrics_ != nullptr) metrics_->write(failover_json(server, pid, what, elapsed_seconds()));
 }
 
@@ -103,12 +103,12 @@ RunStatus RunMonitor::status() const {
 
 void RunMonitor::note_lost(RunEvent::Kind kind, std::string_view what) {
   note(kind, what);
-  display_.print(what);
+  display_.warn(what);
 }
 
 void RunMonitor::note_joined(std::uint32_t server, std::int64_t pid, std::string_view what) {
   note(RunEvent::Kind::kJoin, what);
-  display_.print(what);
+  display_.warn(what);
   if (metrics_ != nullptr) metrics_->write(join_json(server, pid, what, elapsed_seconds()));
 }
 
@@ -116,7 +116,7 @@ void RunMonitor::replace(std::uint32_t process, std::int64_t pid, std::uint32_t 
                          std::string_view what) {
   for (std::uint32_t worker = first; worker < first + workers; ++worker) record_.replace(worker);
   note(RunEvent::Kind::kReplacement, what);
-  display_.print(what);
+  display_.warn(what);
   if (metrics_ != nullptr) metrics_->write(replacement_json(process, pid, what, elapsed_seconds()));
 }
 

@@ -44,8 +44,8 @@ class RunMonitor {
   /// The process has not ended within kServersPatience.
   void fail_still_running(std::string_view name);
 
-  /// A line for people; it is no part of the run's report.
-  void print(std::string_view line) { display_.print(line); }
+  /// A line about the run's processes, for people; it is no part of the run's report.
+  void warn(std::string_view line) { display_.warn(line); }
   /// Redraws what changes with time alone.
   void tick() { display_.tick(elapsed_seconds()); }
   /// What to wait for, beside the processes, before the next answer_watchers().

@@ -66,6 +66,11 @@ void put(std::FILE* stream, std::string_view text) {
   write_to(stream, text);
 }
 
+void put_warning(std::FILE* stream, std::string_view text) {
+  if (format_of_log == LogFormat::kJson) return put_as_json("warning", text);  // as spdlog calls it
+  write_to(stream, text);
+}
+
 void put_error(std::string_view message) {
   if (format_of_log == LogFormat::kJson) return put_as_json("error", message);
   write_to(stderr, fmt::format("verbena: error: {}\n", message));

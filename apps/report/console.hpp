@@ -42,6 +42,9 @@ void print_error(fmt::format_string<Arguments...> format, Arguments&&... argumen
   put(stderr, fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
+/// Something has happened, and the program goes on: writes it to `stream`, or, for programs, as a warning to
+/// standard error. `text`: whole lines.
+void put_warning(std::FILE* stream, std::string_view text);
 /// Writes "verbena: error: …" to standard error.
 void put_error(std::string_view message);
 

@@ -34,6 +34,12 @@ void Display::print(std::string_view lines) {
   flush(out_);
 }
 
+void Display::warn(std::string_view lines) {
+  status_line_.erase();
+  put_warning(out_, base::printable_lines(lines) + "\n");
+  flush(out_);
+}
+
 void Display::iteration(const IterationRecord& record, double now_seconds) {
   what_.clear();
   part_done_.clear();

@@ -33,6 +33,8 @@ class Display {
 
   /// `lines` have no newline at the end; newlines in between stay.
   void print(std::string_view lines);
+  /// As print(), of what has happened to the run's processes: for programs it is a warning.
+  void warn(std::string_view lines);
   void iteration(const IterationRecord& record, double now_seconds);
   void progress(const job::ProgressMessage& message, double now_seconds);
   /// Redraws what changes with time alone.
