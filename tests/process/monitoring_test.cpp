@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -41,6 +43,40 @@ std::optional<double> value_of(const std::string& scrape, const std::string& sam
   const std::size_t found = ("\n" + scrape).find("\n" + sample + " ");
   if (found == std::string::npos) return std::nullopt;
   return std::stod(scrape.substr(found + sample.size() + 1));
+}
+
+/// All counters of a scrape.
+std::map<std::string, double> counters_of(const std::string& scrape) {
+  std::map<std::string, double> counters;
+  std::istringstream lines(scrape);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string sample = line.substr(0, line.rfind(' '));
+    if (!line.starts_with('#') && sample.find("_total") != std::string::npos)
+      counters[sample] = value_of(scrape, sample).value_or(0);
+  }
+  EXPECT_FALSE(counters.empty());
+  return counters;
+}
+
+/// TCP sockets at which the process listens.
+std::size_t listening_sockets(pid_t pid) {
+  std::set<std::string> listening;
+  for (const char* const table : {"tcp", "tcp6"}) {
+    std::istringstream lines(verbena::testing::contents(fmt::format("/proc/{}/net/{}", pid, table)));
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      const std::vector<std::string> fields((std::istream_iterator<std::string>(words)), {});
+      constexpr std::size_t kState = 3;
+      constexpr std::size_t kInode = 9;
+      if (fields.size() > kInode && fields[kState] == "0A")
+        listening.insert("socket:[" + fields[kInode] + "]");
+    }
+  }
+  std::size_t count = 0;
+  std::error_code error;
+  for (const auto& descriptor : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid)))
+    count += listening.count(std::filesystem::read_symlink(descriptor.path(), error).string());
+  return count;
 }
 
 /// A training that goes on until it is stopped, but for sketch, which has one pass.
@@ -84,8 +120,22 @@ class MonitoringTest : public ::testing::TestWithParam<Watched> {
   }
   [[nodiscard]] std::vector<std::string> watched_training(const Watched& watched,
                                                           std::vector<std::string> more = {}) const {
-    more.insert(more.end(), {"--metrics-port", std::to_string(port_)});
+    more.insert(more.end(), {"--metrics-port", "0"});
     return training(watched, more);
+  }
+  /// Of a run that has been started.
+  void learn_port() {
+    static const std::regex kUrl(R"(http://127\.0\.0\.1:(\d+)/ shows the run; )");
+    ASSERT_TRUE(wait_until([&] {
+      for (const auto& streams : std::filesystem::directory_iterator(of_run_.path())) {
+        const std::string said = verbena::testing::contents(streams.path() / "err");
+        std::smatch match;
+        if (!std::regex_search(said, match, kUrl)) continue;
+        port_ = static_cast<std::uint16_t>(std::stoi(match[1]));
+        return true;
+      }
+      return false;
+    })) << "no port is said";
   }
   /// Scrapes until it is as wanted; returns the last scrape.
   std::string scrape_until(const std::function<bool(const std::string&)>& wanted) const {
@@ -97,13 +147,14 @@ class MonitoringTest : public ::testing::TestWithParam<Watched> {
     return scrape;
   }
 
-  const std::uint16_t port_ = free_port();
+  std::uint16_t port_ = 0;
   const verbena::testing::TemporaryFolder scratch_;
   const verbena::testing::TemporaryFolder of_run_;
 };
 
 TEST_P(MonitoringTest, SaysWhatEachWorkerHasDone) {
   Program running(VERBENA_PROGRAM, watched_training(GetParam()), of_run_.path());
+  learn_port();
   const std::string scrape = scrape_until([](const std::string& text) {
     return value_of(text, "verbena_items_total{worker=\"0\"}").value_or(0) > 0 &&
            value_of(text, "verbena_rows_pushed_total{worker=\"1\"}").value_or(0) > 0;
@@ -129,6 +180,7 @@ using MonitoringOfLdaTest = MonitoringTest;
 /// answer.
 TEST_F(MonitoringOfLdaTest, TrainingGoesOnWhateverClientsDo) {
   Program running(VERBENA_PROGRAM, watched_training(watched_lda(kForever)), of_run_.path());
+  learn_port();
   const auto iteration = [&] {
     return value_of(http_get(port_, "/metrics"), "verbena_iteration").value_or(0);
   };
@@ -151,6 +203,7 @@ TEST_F(MonitoringOfLdaTest, TrainingGoesOnWhateverClientsDo) {
 /// Whoever asks while the run ends gets a whole answer or none, and the run ends well.
 TEST_F(MonitoringOfLdaTest, MayBeAskedWhileItEnds) {
   Program running(VERBENA_PROGRAM, watched_training(watched_lda("40")), of_run_.path());
+  learn_port();
   std::atomic<bool> stop = false;
   std::atomic<int> answers = 0;
   constexpr std::size_t kClients = 4;
@@ -177,16 +230,24 @@ TEST_F(MonitoringOfLdaTest, MayBeAskedWhileItEnds) {
 TEST_F(MonitoringOfLdaTest, SaysWhoHasDiedAndTookOver) {
   Program running(VERBENA_PROGRAM, watched_training(watched_lda(kForever), {"--replicas", "1"}),
                   of_run_.path());
-  scrape_until([](const std::string& text) {
-    return value_of(text, "verbena_iteration").value_or(0) > 0 &&
+  learn_port();
+  const std::string counted_before = scrape_until([](const std::string& text) {
+    return value_of(text, "verbena_transport_bytes_total{worker=\"1\"}").value_or(0) > 0 &&
+           value_of(text, "verbena_iteration").value_or(0) > 20 &&
            value_of(text, "verbena_configuration") == 1;
   });
   const json before = json::parse(http_get(port_, "/status.json"));
   const pid_t victim = before["servers"][0]["copies"][0]["pid"];
   ASSERT_GT(victim, 1);
   ::kill(victim, SIGKILL);
-  const std::string scrape = scrape_until(
-      [](const std::string& text) { return value_of(text, "verbena_events_total{kind=\"join\"}") == 1; });
+  const double iterations = value_of(counted_before, "verbena_iteration").value_or(0);
+  const std::string scrape = scrape_until([&](const std::string& text) {
+    // No count goes back when another connection takes a place.
+    for (const auto& [sample, value] : counters_of(counted_before))
+      EXPECT_GE(value_of(text, sample).value_or(-1), value) << sample;
+    return value_of(text, "verbena_events_total{kind=\"join\"}") == 1 &&
+           value_of(text, "verbena_iteration").value_or(0) > iterations + 5;
+  });
   EXPECT_EQ(value_of(scrape, "verbena_events_total{kind=\"failover\"}"), 1);
   const json after = json::parse(http_get(port_, "/status.json"));
   EXPECT_THAT(after["events"][0]["what"].get<std::string>(),
@@ -205,6 +266,7 @@ TEST_F(MonitoringOfLdaTest, OnSeveralHostsRankZeroShowsTheRun) {
                           "--consistency", "ssp:1", "--read-path", "cached"}),
         of_run_.path()));
   }
+  learn_port();
   const std::string scrape = scrape_until([](const std::string& text) {
     return value_of(text, "verbena_iteration").value_or(0) > 0 &&
            value_of(text, "verbena_read_staleness_clocks_count{worker=\"1\"}").value_or(0) > 0;
@@ -222,17 +284,20 @@ TEST_F(MonitoringOfLdaTest, OnSeveralHostsRankZeroShowsTheRun) {
 
 TEST_F(MonitoringOfLdaTest, WhatCannotBeListenedAtIsAnErrorBeforeAnythingIsTrained) {
   const base::FileDescriptor taken(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in place = verbena::testing::loopback(port_);
+  sockaddr_in place = verbena::testing::loopback(0);
+  socklen_t length = sizeof place;
   ASSERT_EQ(::bind(taken.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place), 0);
   ASSERT_EQ(::listen(taken.get(), 1), 0);
+  ASSERT_EQ(::getsockname(taken.get(), reinterpret_cast<sockaddr*>(&place), &length), 0);
+  const int port = ntohs(place.sin_port);
   const auto refused = [&](const std::vector<std::string>& more) {
     const Ended ended = run(VERBENA_PROGRAM, training(watched_lda("1"), more), of_run_.path());
     EXPECT_EQ(ended.status, 2) << ended.err;
     EXPECT_EQ(ended.out, "");
     return ended.err;
   };
-  EXPECT_THAT(refused({"--metrics-port", std::to_string(port_)}),
-              AllOf(HasSubstr(fmt::format("--metrics-port {}", port_)), HasSubstr("Address already in use"),
+  EXPECT_THAT(refused({"--metrics-port", std::to_string(port)}),
+              AllOf(HasSubstr(fmt::format("--metrics-port {}", port)), HasSubstr("Address already in use"),
                     HasSubstr("expected a port that nobody listens at")));
   EXPECT_THAT(refused({"--metrics-port", "0", "--metrics-address", "192.0.2.1"}),
               HasSubstr("expected an address of an interface of this host"));
@@ -242,44 +307,65 @@ TEST_F(MonitoringOfLdaTest, WhatCannotBeListenedAtIsAnErrorBeforeAnythingIsTrain
   EXPECT_THAT(refused({"--metrics-address", "0.0.0.0"}), HasSubstr("expected with --metrics-port"));
 }
 
-TEST_F(MonitoringOfLdaTest, AnyFreePortIsSaid) {
-  const Program running(VERBENA_PROGRAM, training(watched_lda(kForever), {"--metrics-port", "0"}),
+/// Nobody could know it otherwise.
+TEST_F(MonitoringOfLdaTest, AnyFreePortIsSaidEvenIfTheRunIsQuiet) {
+  const Program running(VERBENA_PROGRAM, watched_training(watched_lda(kForever), {"--quiet"}),
                         of_run_.path());
-  ASSERT_TRUE(running.wait_for_output("metrics is for Prometheus"));
-  std::string said;
-  for (const auto& streams : std::filesystem::directory_iterator(of_run_.path()))
-    said += verbena::testing::contents(streams.path() / "err");
-  static const std::regex kUrl(R"(http://127\.0\.0\.1:(\d+)/ )");
-  std::smatch match;
-  ASSERT_TRUE(std::regex_search(said, match, kUrl)) << said;
-  const auto port = static_cast<std::uint16_t>(std::stoi(match[1]));
-  EXPECT_TRUE(wait_until([&] { return http_get(port, "/").find("<html") != std::string::npos; }));
+  learn_port();
+  EXPECT_TRUE(wait_until([&] { return http_get(port_, "/").find("<html") != std::string::npos; }));
+  EXPECT_EQ(listening_sockets(running.pid()), 1U);
 }
 
 TEST_F(MonitoringOfLdaTest, WithoutTheOptionNobodyListens) {
   const Program running(VERBENA_PROGRAM, training(watched_lda(kForever), {"--verbose"}), of_run_.path());
-  ASSERT_TRUE(running.wait_for_children("worker", 2));
+  ASSERT_TRUE(running.wait_for_output("/" + kForever));
   EXPECT_FALSE(running.has_said("http://"));
+  EXPECT_EQ(listening_sockets(running.pid()), 0U);
+  for (const char* const kind : {"server", "worker"}) {
+    for (const pid_t child : running.children(kind)) EXPECT_EQ(listening_sockets(child), 0U) << kind;
+  }
 }
 
-/// Debian's Chromium; empty: it is not there.
-std::string find_browser() {
+/// The first of these programs that is there; empty: none.
+std::string find_program(const std::vector<std::string>& names) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    for (const char* const name : {"chromium-headless-shell", "chromium"}) {
+    for (const std::string& name : names) {
       if (std::filesystem::exists(std::filesystem::path(folder) / name)) return folder + "/" + name;
     }
   }
   return "";
 }
 
+/// Prometheus' own check: the format, and how metrics are named.
+TEST_F(MonitoringOfLdaTest, PromtoolAcceptsAScrape) {
+  const std::string promtool = find_program({"promtool"});
+  if (promtool.empty()) GTEST_SKIP() << "skipped: no promtool (scripts/setup installs it)";
+  const Program running(
+      VERBENA_PROGRAM,
+      watched_training(watched_lda(kForever), {"--consistency", "ssp:1", "--read-path", "cached"}),
+      of_run_.path());
+  learn_port();
+  const std::string scrape = scrape_until([](const std::string& text) {
+    return value_of(text, "verbena_read_staleness_clocks_count{worker=\"1\"}").value_or(0) > 0;
+  });
+  std::ofstream(scratch_.path("scrape")) << scrape;
+  const verbena::testing::TemporaryFolder of_check;
+  const Ended checked =
+      run("/bin/sh", {"-c", fmt::format("{} check metrics < {}", promtool, scratch_.path("scrape"))},
+          of_check.path());
+  EXPECT_EQ(checked.status, 0) << checked.err;
+  EXPECT_EQ(checked.out + checked.err, "");
+}
+
 /// What the page's script has made of a run in which a server has died.
 TEST_F(MonitoringOfLdaTest, ThePageShowsTheRunInABrowser) {
-  const std::string browser = find_browser();
+  const std::string browser = find_program({"chromium-headless-shell", "chromium"});
   if (browser.empty()) GTEST_SKIP() << "skipped: no chromium-headless-shell (scripts/setup installs it)";
   const Program running(VERBENA_PROGRAM, watched_training(watched_lda(kForever), {"--replicas", "1"}),
                         of_run_.path());
+  learn_port();
   const json before = [&] {
     scrape_until([](const std::string& text) { return value_of(text, "verbena_configuration") == 1; });
     return json::parse(http_get(port_, "/status.json"));
@@ -334,6 +420,54 @@ TEST_F(MonitoringOfLdaTest, LinesOfTheLogAreObjects) {
   }
   EXPECT_EQ(processes.size(), 5U) << "the launcher, two servers, two workers";
   EXPECT_THAT(messages, AllOf(HasSubstr("lda 3/3"), HasSubstr("shows the run"), HasSubstr("run lda: ")));
+}
+
+/// The messages of these lines of a log in JSON that are warnings.
+std::string warnings_of(const std::string& log) {
+  std::istringstream lines(log);
+  std::string messages;
+  for (std::string line; std::getline(lines, line);) {
+    const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    EXPECT_TRUE(object.is_object()) << line;
+    if (object.is_object() && object["level"] == "warning")
+      messages += object["message"].get<std::string>() + "\n";
+  }
+  return messages;
+}
+
+TEST_F(MonitoringOfLdaTest, WhatHappensToProcessesIsAWarningOfTheLog) {
+  Program running(VERBENA_PROGRAM,
+                  watched_training(watched_lda(kForever), {"--replicas", "1", "--log-format", "json"}),
+                  of_run_.path());
+  learn_port();
+  scrape_until([](const std::string& text) { return value_of(text, "verbena_configuration") == 1; });
+  const pid_t victim = json::parse(http_get(port_, "/status.json"))["servers"][0]["copies"][0]["pid"];
+  ASSERT_GT(victim, 1);
+  ::kill(victim, SIGKILL);
+  scrape_until(
+      [](const std::string& text) { return value_of(text, "verbena_events_total{kind=\"join\"}") == 1; });
+  running.signal(SIGINT);
+  const Ended ended = running.wait();
+  EXPECT_THAT(ended.out, Not(HasSubstr("SIGKILL"))) << "it is no result";
+  EXPECT_THAT(warnings_of(ended.err),
+              AllOf(HasSubstr(fmt::format("server 0 (pid {}) was killed by SIGKILL", victim)),
+                    HasSubstr("has all that server 0 has"), HasSubstr("stopped by SIGINT")));
+}
+
+TEST_F(MonitoringOfLdaTest, ARestartIsAWarningOfTheLog) {
+  Program running(VERBENA_PROGRAM,
+                  watched_training(watched_lda(kForever), {"--checkpoint", scratch_.path("saved"),
+                                                           "--restarts", "1", "--log-format", "json"}),
+                  of_run_.path());
+  learn_port();
+  scrape_until([](const std::string& text) { return value_of(text, "verbena_iteration").value_or(0) > 0; });
+  const pid_t victim = json::parse(http_get(port_, "/status.json"))["servers"][0]["copies"][0]["pid"];
+  ASSERT_GT(victim, 1);
+  ::kill(victim, SIGKILL);
+  scrape_until(
+      [](const std::string& text) { return value_of(text, "verbena_events_total{kind=\"restart\"}") == 1; });
+  running.signal(SIGKILL);
+  EXPECT_THAT(warnings_of(running.wait().err), HasSubstr("the training goes back to "));
 }
 
 TEST_F(MonitoringOfLdaTest, ErrorsAreObjectsToo) {
