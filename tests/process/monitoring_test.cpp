@@ -341,7 +341,7 @@ std::string find_program(const std::vector<std::string>& names) {
 /// Prometheus' own check: the format, and how metrics are named.
 TEST_F(MonitoringOfLdaTest, PromtoolAcceptsAScrape) {
   const std::string promtool = find_program({"promtool"});
-  if (promtool.empty()) GTEST_SKIP() << "skipped: no promtool (scripts/setup installs it)";
+  if (promtool.empty()) GTEST_SKIP() << "skipped: no promtool (Debian's package prometheus has it)";
   const Program running(
       VERBENA_PROGRAM,
       watched_training(watched_lda(kForever), {"--consistency", "ssp:1", "--read-path", "cached"}),
