@@ -40,6 +40,8 @@ __all__ = [
 
 # How many bytes of a table's first values and their keys a worker sends at a time.
 _BYTES_A_PIECE = 1 << 18
+# How many of them, where servers hold them back until a clock has ended: each of their lanes takes 32 messages of a worker.
+_PIECES_A_CLOCK = 16
 # The table in which workers count the tables whose first values they have written.
 _MEETINGS = "first values"
 # How long workers that make their layers wait for each other: as long as a clock may take.
@@ -193,25 +195,29 @@ class _Beginnings:
                 )
             # Not so for a worker that takes the place of one that has done it.
             is_done = self._filled_by(self._rank) > self._filled
-        pending: list[Any] = []
         rows_a_piece = max(1, _BYTES_A_PIECE // (8 + 8 * table.width))
         pieces = -(-rows // rows_a_piece)
-        for piece in range(self._rank, pieces, writers) if self._rank < writers and not is_done else ():
-            keys = range(piece * rows_a_piece, min(rows, (piece + 1) * rows_a_piece))
-            piece_values = numpy.asarray(values(piece, keys), dtype=table.dtype)
-            if adds and needs_clock:
-                table.push(keys, piece_values)
-            elif options.get("dynamic"):
-                table.push_async(keys, piece_values).wait()
-            elif needs_clock:
-                pending.append(table.call_async("set", list(keys), piece_values.ravel()))
-            else:
-                table.call("set", list(keys), piece_values.ravel())
-        if needs_clock:
-            session.barrier()
-            for each in pending:
-                each.wait()
-        else:
+        pieces_a_clock = writers * _PIECES_A_CLOCK if needs_clock and not adds else pieces
+        for first in range(0, pieces, pieces_a_clock):
+            pending: list[Any] = []
+            is_written = is_done or self._rank >= writers
+            for piece in () if is_written else range(first + self._rank, min(pieces, first + pieces_a_clock), writers):
+                keys = range(piece * rows_a_piece, min(rows, (piece + 1) * rows_a_piece))
+                piece_values = numpy.asarray(values(piece, keys), dtype=table.dtype)
+                if adds and needs_clock:
+                    table.push(keys, piece_values)
+                elif options.get("dynamic"):
+                    table.push_async(keys, piece_values).wait()
+                elif needs_clock:
+                    pending.append(table.call_async("set", list(keys), piece_values.ravel()))
+                else:
+                    table.call("set", list(keys), piece_values.ravel())
+            if needs_clock:
+                session.barrier()
+                is_done = is_done and session.is_catching_up
+                for each in pending:
+                    each.wait()
+        if not needs_clock:
             self._meet(is_done)
 
     def _filled_by(self, rank: int) -> int:
@@ -534,12 +540,14 @@ class DistributedOptimizer:
         **options: Any,
     ) -> None:
         self.optimizer = None if isinstance(optimizer, str) else optimizer
+        self._parameters: list[torch.Tensor]
+        self._others: list[torch.Tensor]
         if isinstance(optimizer, str):
             if optimizer.partition("(")[0] == "add":
                 raise InvalidArgumentError('DistributedOptimizer: the rule "add" would climb; a rule for gradients is expected')
             if model is None:
                 raise InvalidArgumentError("DistributedOptimizer: with a rule, the model is expected, too")
-            self._parameters: list[torch.Tensor] = [each for each in model.parameters() if each.requires_grad]
+            self._parameters = [each for each in model.parameters() if each.requires_grad]
         else:
             self._parameters = _parameters_of(optimizer)
         if not self._parameters:

@@ -133,10 +133,12 @@ class Layers(unittest.TestCase):
                 self.assertEqual(session.current_clock, 0)
                 torch.testing.assert_close(ours.rows(range(ROWS)), start_values())
                 layers.Embedding(session, "of a clock", 50_000, WIDTH, lr=0.1, consistency="bsp")
-                layers.Embedding(session, "of another", 50_000, WIDTH, rule="adagrad", consistency=verbena.ABsp())
+                last = layers.Embedding(session, "of another", 50_000, WIDTH, rule="adagrad", initial="constant(value=3)",
+                                        consistency=verbena.ABsp())
+                self.assertTrue((last.rows(range(50_000)) == 3).all())
                 return session.current_clock
 
-            self.assertEqual(jobs.in_workers(place, work), [2, 2])
+            self.assertEqual(jobs.in_workers(place, work), [3, 3])  # the last one has more than a clock takes
         with jobs.alone() as session:
             ours = layers.EmbeddingBag(session, "rows", ROWS, WIDTH, mode="sum", rule="adam(rate=0.1)",
                                        initial=start_values())
