@@ -128,26 +128,13 @@ bool is_path(const CLI::Option& option) {
 }
 
 TEST_F(OptionsTest, WhatTakesAnyTextSaysWhetherItIsAPath) {
-  const std::set<std::string> no_paths = {"NAME",
-                                          "ADDRESS",
-                                          "[ADDRESS]",
-                                          "HOST:PORT,…",
-                                          "WORD,WORD,…",
-                                          "ENCODING",
-                                          "ADMISSION",
-                                          "EVICTION",
-                                          "FILTER",
-                                          "auto|libsvm|libffm|criteo|avazu|vw|ratings",
-                                          "auto|static|localize|intent",
-                                          "complex|distmult|rescal",
-                                          "ftrl|block",
-                                          "memory|files",
-                                          "softmax|logistic",
-                                          "words|whitespace",
-                                          "auto|relations|entities"};
+  const std::set<std::string> no_paths = {"NAME",     "ADDRESS",   "[ADDRESS]", "HOST:PORT,…", "WORD,WORD,…",
+                                          "ENCODING", "ADMISSION", "EVICTION",  "FILTER",      "USER,USER,…"};
   for_each_option([&](const CLI::App&, CLI::Option& option) {
     if (!takes(option, "some/where.x") || is_path(option)) return;
-    EXPECT_TRUE(no_paths.contains(option.get_type_name())) << option.get_type_name();
+    const std::string type = option.get_type_name();
+    const bool is_choice = type.find('|') != std::string::npos;
+    EXPECT_TRUE(is_choice || no_paths.contains(type)) << type;
   });
 }
 
