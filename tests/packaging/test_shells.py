@@ -52,8 +52,8 @@ class Bash(unittest.TestCase):
                 "run mf --transport ": {"auto", "shm", "verbs", "tcp"},
                 # Only what readline replaces: what is behind the last = or :
                 "run mf --transport=s": {"shm"},
-                "run mf --transport shm --r": {"--rank", "--regularization", "--replicas", "--rendezvous", "--read-path", "--resume",
-                                               "--resume-from", "--restarts", "--report"},
+                "run mf --transport shm --re": {"--regularization", "--replicas", "--rendezvous", "--read-path", "--resume",
+                                               "--recommend", "--recommendations", "--resume-from", "--restarts", "--report"},
                 "run mf --consistency s": {"ssp:", "sequential"},
                 "run mf --consistency ssp:": set(),
                 "run mf --rank ": set(),
