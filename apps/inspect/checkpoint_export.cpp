@@ -264,6 +264,7 @@ std::uint64_t bytes_of(const std::vector<Array>& arrays) {
 absl::Status write_safetensors(const std::string& path, const std::vector<Array>& arrays,
                                ArrayWriter& writer) {
   std::vector<ArrayShape> shapes;
+  shapes.reserve(arrays.size());
   for (const Array& array : arrays) shapes.push_back(array.shape());
   const absl::StatusOr<std::string> header = safetensors_header(shapes);
   if (!header.ok()) {
