@@ -46,9 +46,12 @@ class SimulationTest : public ::testing::TestWithParam<Model> {
 };
 
 TEST_P(SimulationTest, EverySeedKeepsAllPromises) {
-  // The jobs of kTrouble are several times as large, and those of kCheckpoints are several.
+  // The jobs of kTrouble are several times as large, and those of kCheckpoints are several. What may go wrong
+  // in sparse tables needs much to meet: it has been found only after some thousand seeds.
+  const bool is_sparse = GetParam() == Model::kRows || GetParam() == Model::kChurn;
   const std::uint64_t seeds = GetParam() == Model::kTrouble       ? kSeeds / 3
                               : GetParam() == Model::kCheckpoints ? kSeeds / 2
+                              : is_sparse                         ? 10 * kSeeds
                                                                   : kSeeds;
   for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) expect_kept(seed);
 }
