@@ -87,9 +87,12 @@ class Application {
   virtual void add_options(CLI::App& command) = 0;
 
   /// The consistency model of its tables if --consistency is not given, in the form that --consistency takes.
-  /// `is_one_node`: all rows lie with one server, in memory that all workers can map. May depend on the
-  /// parsed options, which may be wrong.
-  [[nodiscard]] virtual std::string default_consistency(bool /*is_one_node*/) const { return "bsp"; }
+  /// `is_one_node`: all rows lie with one server, in memory that all workers can map. `workers`: how many
+  /// there are. May depend on the parsed options, which may be wrong.
+  [[nodiscard]] virtual std::string default_consistency(bool /*is_one_node*/,
+                                                        std::uint32_t /*workers*/) const {
+    return "bsp";
+  }
 
   /// The job is decided. Called after the options are parsed and before all that follows. Options that are
   /// left to the application may follow from it.

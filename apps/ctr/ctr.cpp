@@ -41,7 +41,8 @@ class ClickThrough final : public Application {
   [[nodiscard]] std::string_view main_objective() const override {
     return !options_.trains() ? "test_log_loss" : options_.has_blocks() ? kObjective : kProgressiveLoss;
   }
-  [[nodiscard]] std::string default_consistency(bool /*is_one_node*/) const override {
+  [[nodiscard]] std::string default_consistency(bool /*is_one_node*/,
+                                                std::uint32_t /*workers*/) const override {
     return options_.has_blocks() ? "bsp" : "ssp:1";
   }
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {

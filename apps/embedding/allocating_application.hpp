@@ -1,6 +1,7 @@
 // What applications with --allocation have in common.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,8 +14,9 @@ namespace verbena::apps {
 class AllocatingApplication : public Application {
  public:
   /// The model that --allocation needs; the default of Application if it works with any.
-  [[nodiscard]] std::string default_consistency(bool is_one_node) const final {
-    return allocation_.default_consistency(is_one_node, Application::default_consistency(is_one_node));
+  [[nodiscard]] std::string default_consistency(bool is_one_node, std::uint32_t workers) const final {
+    return allocation_.default_consistency(is_one_node, workers,
+                                           Application::default_consistency(is_one_node, workers));
   }
   void set_job_shape(const JobShape& shape) final {
     job_shape_ = shape;
@@ -32,7 +34,10 @@ class AllocatingApplication : public Application {
 
  protected:
   /// `fastest`: the model with which its rows move best.
-  explicit AllocatingApplication(ConsistencyModel fastest) : allocation_(fastest) {}
+  explicit AllocatingApplication(ConsistencyModel fastest) : AllocatingApplication(fastest, fastest) {}
+  /// `of_several`: the fastest model for several workers that share one node.
+  AllocatingApplication(ConsistencyModel of_one, ConsistencyModel of_several)
+      : allocation_(of_one, of_several) {}
 
   AllocationOption& allocation() { return allocation_; }
   [[nodiscard]] const AllocationOption& allocation() const { return allocation_; }

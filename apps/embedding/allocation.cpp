@@ -45,8 +45,9 @@ void AllocationOption::add(CLI::App& command) {
       ->type_name("auto|static|localize|intent");
 }
 
-std::string AllocationOption::default_consistency(bool is_one_node, const std::string& otherwise) const {
-  if (text_ == kAuto) return is_one_node ? to_string(fastest_) : otherwise;
+std::string AllocationOption::default_consistency(bool is_one_node, std::uint32_t workers,
+                                                  const std::string& otherwise) const {
+  if (text_ == kAuto) return is_one_node ? to_string(workers > 1 ? of_several_ : of_one_) : otherwise;
   const absl::StatusOr<RowAllocation> allocation = parsed();
   const std::optional<ConsistencyModel> needed =
       allocation.ok() ? needed_consistency(*allocation) : std::nullopt;

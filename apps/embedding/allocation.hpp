@@ -31,17 +31,19 @@ inline constexpr bool kRowsAreHeld = !VERBENA_WORDS_ARE_ATOMIC;
 Allocation table_allocation(RowAllocation allocation);
 
 /// The option. By default, "auto", the allocation follows from the consistency model: rows move under the
-/// models that let them. If no model is given either, and all rows lie on one node, the model is one that
-/// lets them: so they are trained where they lie, which is faster than copying them. (Several servers of one
-/// host could only hand rows to and fro.)
+/// models that let them. If no model is given either, and all rows lie on one node, the model is the fastest
+/// there: mostly one that lets rows move, so that they are trained where they lie instead of being copied.
+/// (Several servers of one host could only hand rows to and fro.)
 class AllocationOption {
  public:
-  /// `fastest`: the model with which the application's rows move best.
-  explicit AllocationOption(ConsistencyModel fastest) : fastest_(fastest) {}
+  /// `of_one`, `of_several`: the fastest model for one worker, and for several that share one node.
+  AllocationOption(ConsistencyModel of_one, ConsistencyModel of_several)
+      : of_one_(of_one), of_several_(of_several) {}
 
   void add(CLI::App& command);
-  /// Application::default_consistency(). `otherwise`: for rows that stay.
-  [[nodiscard]] std::string default_consistency(bool is_one_node, const std::string& otherwise) const;
+  /// Application::default_consistency(). `otherwise`: for rows that are not on one node.
+  [[nodiscard]] std::string default_consistency(bool is_one_node, std::uint32_t workers,
+                                                const std::string& otherwise) const;
   /// See Application::set_job_shape().
   void set_consistency(const ConsistencyModel& consistency);
   /// Application::leaves_open()
@@ -61,7 +63,8 @@ class AllocationOption {
   [[nodiscard]] std::string name() const;
 
  private:
-  const ConsistencyModel fastest_;
+  const ConsistencyModel of_one_;
+  const ConsistencyModel of_several_;
   std::string text_ = "auto";
   bool was_auto_ = false;  ///< the model has decided it
 };

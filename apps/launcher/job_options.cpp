@@ -126,8 +126,8 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
           "bounded-delay:S: as ssp:S, but the wait is at the end of an iteration. asp: nobody waits, nothing "
           "is promised. sequential: each push is applied before it returns. vap:V: what others may miss is "
           "at most V / sqrt(iteration) in every number. docs/consistency.md explains and draws them. On one "
-          "host reads miss less than these allow, unless --read-path is cached. Default: bsp, or what "
-          "--allocation needs.")
+          "host reads miss less than these allow, unless --read-path is cached. Default: what --allocation "
+          "needs; with one server on the workers' host what is fastest; else bsp (ctr: ssp:1).")
       ->type_name(kModelChoices)
       ->check(accepted_by([](const std::string& text) { return parse_consistency(text).status(); }))
       ->group(kConsistency);
@@ -160,7 +160,8 @@ bool is_one_node(const JobOptions& options) {
 }
 
 void decide_consistency(JobOptions& options, Application& application, bool is_one_node) {
-  if (options.consistency.empty()) options.consistency = application.default_consistency(is_one_node);
+  if (options.consistency.empty())
+    options.consistency = application.default_consistency(is_one_node, options.total_workers());
   const absl::StatusOr<ConsistencyModel> model = parse_consistency(options.consistency);
   // Otherwise an error follows.
   if (model.ok()) application.set_job_shape({*model, options.total_workers(), options.servers});

@@ -126,7 +126,9 @@ void report_file(const VectorsFile& file, Reporter& reporter) {
 
 class Word2Vec final : public EmbeddingApplication {
  public:
-  Word2Vec() : EmbeddingApplication(Sequential{}) {}
+  /// Workers that share a node all want the frequent words' rows, each for a whole mini-batch: they wait for
+  /// one another more than copying rows takes.
+  Word2Vec() : EmbeddingApplication(/*of_one=*/Sequential{}, /*of_several=*/Ssp{.staleness = 1}) {}
   [[nodiscard]] std::string_view name() const override { return "word2vec"; }
   [[nodiscard]] std::string_view description() const override {
     return "vectors of words: skip-gram with negative sampling";

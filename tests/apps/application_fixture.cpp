@@ -120,7 +120,7 @@ void expect_allocations_to_need_their_model(const Parsed& parsed) {
     return std::string(status.message());
   };
   const auto by_default = [&](const std::string& allocation) {
-    return parsed({"--allocation", allocation})->default_consistency(/*is_one_node=*/true);
+    return parsed({"--allocation", allocation})->default_consistency(/*is_one_node=*/true, /*workers=*/1);
   };
   EXPECT_EQ(by_default("static"), "bsp");
   EXPECT_EQ(by_default("localize"), "sequential");
@@ -136,8 +136,8 @@ void expect_allocations_to_need_their_model(const Parsed& parsed) {
     return std::string("static");
   };
   EXPECT_THAT(by_default("auto"), AnyOf("sequential", "asp"));
-  EXPECT_EQ(parsed({})->default_consistency(/*is_one_node=*/true), by_default("auto"));
-  EXPECT_EQ(parsed({})->default_consistency(/*is_one_node=*/false), "bsp");
+  EXPECT_EQ(parsed({})->default_consistency(/*is_one_node=*/true, /*workers=*/1), by_default("auto"));
+  EXPECT_EQ(parsed({})->default_consistency(/*is_one_node=*/false, /*workers=*/2), "bsp");
   EXPECT_EQ(of_auto(Sequential{}), "localize");
   EXPECT_EQ(of_auto(Asp{}), "intent");
   EXPECT_EQ(of_auto(Ssp{.staleness = 1}), "static");

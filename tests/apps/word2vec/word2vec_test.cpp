@@ -519,6 +519,10 @@ TEST_F(Word2VecTest, SaysOnceThatItUsesWhatAllUse) {
 
 TEST_F(Word2VecTest, RowsMoveWhereTheModelLetsThem) {
   expect_allocations_to_need_their_model(parsed_);
+  // Several workers on one node would wait for one another's rows.
+  EXPECT_EQ(parsed_({})->default_consistency(/*is_one_node=*/true, /*workers=*/2), "ssp:1");
+  EXPECT_EQ(parsed_({"--allocation", "localize"})->default_consistency(/*is_one_node=*/true, /*workers=*/2),
+            "sequential");
 }
 
 TEST_F(Word2VecTest, EachWorkerTrainsItsDocuments) {
