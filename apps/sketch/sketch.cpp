@@ -166,7 +166,9 @@ class SketchApplication final : public Application {
   [[nodiscard]] std::string_view throughput_unit() const override { return "features"; }
   [[nodiscard]] std::string_view main_objective() const override { return kFeatures; }
   [[nodiscard]] std::string default_consistency(bool /*is_one_node*/,
-                                                std::uint32_t /*workers*/) const override { return "asp"; }
+                                                std::uint32_t /*workers*/) const override {
+    return "asp";
+  }
   [[nodiscard]] std::int64_t iterations() const override { return kParts; }
 
   void add_options(CLI::App& command) override;
