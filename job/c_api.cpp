@@ -134,6 +134,7 @@ absl::StatusOr<NetworkOptions> network_of(const verbena_network* theirs) {
     return absl::InvalidArgumentError(fmt::format("device port {}: at most 255", network->device_port));
   return NetworkOptions{.secret_file = text_of(network->secret_file),
                         .no_secret = network->no_secret != 0,
+                        .tls = network->tls != 0,
                         .device = text_of(network->device),
                         .device_port = static_cast<std::uint8_t>(network->device_port),
                         .shares_cores = network->shares_cores != 0};

@@ -174,8 +174,12 @@ absl::Status place_by_letter(const LaunchLetter& letter, Place& place) {
   if (!addresses.ok()) return addresses.status();
   const absl::StatusOr<const transport::Backend*> backend = transport::find_backend(role.scheme);
   if (!backend.ok()) return backend.status();
+  if (place.options.network.tls && !role.tls && (*backend)->reach == transport::Reach::kHosts)
+    return absl::InvalidArgumentError(
+        "this program wants TLS, and the job does not encrypt: verbena run --tls");
   absl::StatusOr<std::unique_ptr<transport::Transport>> transport =
       (*backend)->make({.secret = (*rendezvous)->secret(),
+                        .tls = role.tls,
                         .device = role.device,
                         .device_port = static_cast<std::uint8_t>(role.device_port),
                         .shares_cores = role.shares_cores});
@@ -231,6 +235,7 @@ absl::Status check_servers_named(const Environment& variable) {
 transport::BackendOptions how_of(const NetworkOptions& network,
                                  std::shared_ptr<const transport::Secret> secret, std::size_t threads_here) {
   return {.secret = std::move(secret),
+          .tls = network.tls,
           .device = network.device,
           .device_port = network.device_port,
           .shares_cores = network.shares_cores || threads_here > std::thread::hardware_concurrency()};
@@ -377,6 +382,7 @@ absl::Status place_alone(Place& place) {
 }
 
 absl::Status find_place(Place& place, const Environment& variable) {
+  RETURN_IF_ERROR(take_tls_variable(variable, place.options.network.tls));
   const absl::StatusOr<std::optional<LaunchLetter>> letter = take_letter_by_environment();
   if (!letter.ok()) return letter.status();
   if (letter->has_value()) return place_by_letter(**letter, place);
@@ -384,7 +390,8 @@ absl::Status find_place(Place& place, const Environment& variable) {
     return place_by_variables(servers, variable, place);
   RETURN_IF_ERROR(check_servers_named(variable));
   const NetworkOptions& network = place.options.network;
-  const PeerOptions options{.secret_file = network.secret_file, .no_secret = network.no_secret};
+  const PeerOptions options{
+      .secret_file = network.secret_file, .no_secret = network.no_secret, .tls = network.tls};
   const absl::StatusOr<Meeting> meeting = find_meeting(options, variable);
   if (!meeting.ok()) return meeting.status();
   absl::StatusOr<std::unique_ptr<PeerRendezvous>> peers =

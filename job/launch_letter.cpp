@@ -49,6 +49,7 @@ void visit_members(Role& role, const Visit& visit) {
   visit("servers", role.servers);
   visit("node", role.node);
   visit("scheme", role.scheme);
+  visit("tls", role.tls);
   visit("device", role.device);
   visit("device_port", role.device_port);
   visit("shares_cores", role.shares_cores);

@@ -19,6 +19,7 @@ struct ProgramRole {
   std::uint32_t servers = 1;   ///< which come first at the rendezvous
   std::uint32_t node = 0;      ///< the server that is this worker's own
   std::string scheme = "shm";  ///< of the transport
+  bool tls = false;
   std::string device;
   std::uint32_t device_port = 0;
   bool shares_cores = false;

@@ -76,6 +76,8 @@ absl::StatusOr<std::shared_ptr<const transport::Secret>> secret_of(PeerOptions o
   if (!options.secret_file.empty() && options.no_secret)
     return absl::InvalidArgumentError("a secret file and no secret: the two exclude each other");
   if (!options.secret_file.empty()) return transport::Secret::read_file(options.secret_file);
+  if (options.no_secret && options.tls)
+    return absl::InvalidArgumentError("TLS needs a secret, from which its keys follow; found no secret");
   if (options.no_secret) return std::shared_ptr<const transport::Secret>();
   return absl::InvalidArgumentError(
       "the processes of a job that meet over a network need a secret, or others could take part: "
@@ -102,6 +104,15 @@ absl::Status take_secret_variables(const Environment& variable, std::string& sec
       return absl::InvalidArgumentError(fmt::format("VERBENA_NO_SECRET={}: 1 is expected, or nothing", none));
     no_secret = true;
   }
+  return absl::OkStatus();
+}
+
+absl::Status take_tls_variable(const Environment& variable, bool& tls) {
+  const char* const given = variable("VERBENA_TLS");
+  if (given == nullptr) return absl::OkStatus();
+  if (std::string_view(given) != "1")
+    return absl::InvalidArgumentError(fmt::format("VERBENA_TLS={}: 1 is expected, or nothing", given));
+  tls = true;
   return absl::OkStatus();
 }
 

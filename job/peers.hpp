@@ -27,6 +27,7 @@ struct PeerOptions {
   std::optional<std::uint32_t> processes = std::nullopt;
   std::string secret_file;  ///< empty: VERBENA_SECRET_FILE
   bool no_secret = false;   ///< or VERBENA_NO_SECRET=1
+  bool tls = false;         ///< so that there has to be a secret
 };
 
 /// "HOST:PORT", both of them. INVALID_ARGUMENT.
@@ -55,5 +56,7 @@ absl::StatusOr<std::optional<std::uint32_t>> number_in_variable(const Environmen
                                                                 const char* name);
 /// Sets what VERBENA_SECRET_FILE and VERBENA_NO_SECRET say, if they are set. INVALID_ARGUMENT.
 absl::Status take_secret_variables(const Environment& variable, std::string& secret_file, bool& no_secret);
+/// Sets it if VERBENA_TLS=1. INVALID_ARGUMENT if the variable is anything else.
+absl::Status take_tls_variable(const Environment& variable, bool& tls);
 
 }  // namespace verbena::job

@@ -110,6 +110,7 @@ absl::StatusOr<std::unique_ptr<Transport>> open(std::string_view address, const 
                     (*backend)->scheme));
   }
   return (*backend)->make({.secret = std::move(secret),
+                           .tls = options.tls,
                            .device = options.device,
                            .device_port = options.device_port,
                            .shares_cores = options.shares_cores});
@@ -125,7 +126,7 @@ std::string usable_schemes(Reach reach, const BackendOptions& options) {
   std::vector<std::string> usable;
   const bool is_named = !options.device.empty() || options.device_port != 0;
   for (const Backend* backend : backends()) {
-    if (backend->reach != reach) continue;
+    if (backend->reach != reach || (options.tls && !backend->keeps_secrets())) continue;
     const bool is_usable = backend->find_device ? is_named || backend->find_device(options).ok() : !is_named;
     if (is_usable) usable.push_back(backend->scheme);
   }

@@ -40,6 +40,7 @@ enum class Reach : std::uint8_t {
 struct BackendOptions {
   /// What a peer must prove to have. nullptr: nothing.
   std::shared_ptr<const Secret> secret = nullptr;
+  bool tls = false;              ///< encrypt what travels; as NetworkOptions::tls
   std::string device = {};       ///< as RdmaDevice has it; empty: the first that can be used
   std::uint8_t device_port = 0;  ///< 0: the first that can be used
   /// There are more threads than cores: a wait() that looks for work before it blocks takes a core from
@@ -65,6 +66,9 @@ struct Backend {
   std::string scheme;
   std::string summary;  ///< for people, after "SCHEME is"
   Reach reach = Reach::kHost;
+  /// BackendOptions::tls. One whose reach is kHost has nothing to encrypt; of the others those that cannot
+  /// must refuse it.
+  bool can_encrypt = false;
   /// INVALID_ARGUMENT for impossible options; UNAVAILABLE or RESOURCE_EXHAUSTED say what the host lacks.
   std::function<absl::StatusOr<std::unique_ptr<Transport>>(const BackendOptions&)> make;
   /// The device that a transport with these options uses. NOT_FOUND: there is none, and make() says why;
@@ -84,6 +88,8 @@ struct Backend {
   [[nodiscard]] std::string fresh_address(std::string_view name) const;
   /// The same, for peers on other hosts, too. REQUIRES: its reach is kHosts.
   [[nodiscard]] absl::StatusOr<std::string> fresh_address_for_hosts() const;
+  /// Whether nobody on the way can read what travels, if BackendOptions::tls is set.
+  [[nodiscard]] bool keeps_secrets() const { return can_encrypt || reach == Reach::kHost; }
 };
 
 /// ALREADY_EXISTS if a backend has that scheme already. INVALID_ARGUMENT if the scheme is not made of
@@ -107,7 +113,8 @@ const Backend& default_backend(Reach reach);
 
 /// The schemes, separated by commas, of the backends with that reach that can be used on this host: those
 /// that need no device, and those for which there is one. If `options` name a device or a port of one, those
-/// alone that use devices, whether or not this one is there: making the transport says what it lacks.
+/// alone that use devices, whether or not this one is there: making the transport says what it lacks. If what
+/// travels is to be encrypted, only those that can.
 std::string usable_schemes(Reach reach, const BackendOptions& options);
 /// The first backend with that reach that can be used on all hosts, each of which has said its
 /// usable_schemes(). FAILED_PRECONDITION if there is none.

@@ -4,7 +4,8 @@
 // A proof is an HMAC-SHA256, under the secret, of the role of the side that proves (each side of each
 // transport has a role of its own) and of the fresh nonces of both sides. It reveals nothing about the
 // secret, is good for one meeting, and cannot be sent back to the side that made it. Both sides prove:
-// neither grants memory to the other before that.
+// neither grants memory to the other before that. With a role that neither side has, it is a key that both
+// know and nobody else.
 #pragma once
 
 #include <array>

@@ -173,9 +173,9 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
 /// What all processes must have been told alike, or they would wait for what none of them does.
 std::string ClusterProcess::plan() const {
   const JobOptions& job = run_.job;
-  return fmt::format("{} --servers {} --workers {} --threads {} --consistency {} --transport {}",
+  return fmt::format("{} --servers {} --workers {} --threads {} --consistency {} --transport {}{}",
                      std::string(application_.name()), job.servers, job.workers, job.threads, job.consistency,
-                     job.transport.transport);
+                     job.transport.transport, job.transport.tls ? " --tls" : "");
 }
 
 absl::Status ClusterProcess::learn_of_others() {

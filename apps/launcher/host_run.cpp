@@ -25,6 +25,7 @@ std::vector<std::string> common_arguments(const JobOptions& job) {
   const TransportOptions& transport = job.transport;
   std::vector<std::string> arguments = {flag("servers", job.servers), flag("workers", job.workers),
                                         flag("threads", job.threads), flag("transport", transport.transport)};
+  if (transport.tls) arguments.emplace_back("--tls");
   if (!transport.device.empty()) arguments.push_back(flag("device", transport.device));
   if (transport.device_port != 0) arguments.push_back(flag("device-port", transport.device_port));
   if (!transport.network.empty()) arguments.push_back(flag("network", transport.network));

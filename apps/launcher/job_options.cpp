@@ -583,6 +583,7 @@ std::optional<std::size_t> gather_row_bytes_of(const JobOptions& options) {
 Choices choices_of(const JobOptions& options, bool has_sparse_tables) {
   const bool is_own_program = options.consistency.empty();  // which says for each table
   Choices choices = {{"transport", options.transport.transport}};
+  if (options.transport.tls) choices.push_back({"tls", "yes"});
   if (!is_own_program) choices.push_back({"consistency", to_string(*parse_consistency(options.consistency))});
   if (!is_own_program) choices.push_back({"read-path", decided_read_path(options)});
   choices.push_back({"servers", std::to_string(options.servers)});
@@ -692,13 +693,13 @@ std::string effective(const JobOptions& options) {
   if (checkpoints.restarts > 0) saving += fmt::format(" --restarts={}", checkpoints.restarts);
   return fmt::format(
       "--servers={}{} --workers={} --threads={} --consistency={} --read-path={} --gather={} --spin={} "
-      "--transport={} --device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} "
+      "--transport={}{} --device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} "
       "--network={} "
       "--budget={} --silence-timeout={}{}{}{}{}",
       options.servers, options.replicas == 0 ? "" : fmt::format(" --replicas={}", options.replicas),
       options.workers, options.threads, options.consistency, options.read_path, options.gather, options.spin,
-      options.transport.transport, options.transport.device, options.transport.device_port,
-      options.chosen_server_threads(), options.chosen_lanes(), options.job,
+      options.transport.transport, options.transport.tls ? " --tls" : "", options.transport.device,
+      options.transport.device_port, options.chosen_server_threads(), options.chosen_lanes(), options.job,
       absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
       options.silence_timeout_ms, options.outlives_workers ? " --outlive-workers" : "",
       options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="), saving);

@@ -90,6 +90,7 @@ job::ProgramRole role_of(const JobOptions& job, std::uint32_t rank, std::uint32_
           .servers = job.servers,
           .node = node,
           .scheme = job.transport.transport,
+          .tls = job.transport.tls,
           .device = job.transport.device,
           .device_port = job.transport.device_port,
           .shares_cores = !spins(job),

@@ -11,6 +11,23 @@
 #include "apps/options/validators.hpp"
 
 namespace verbena::apps {
+namespace {
+
+/// In the form of --transport: for messages.
+template <class Is>
+std::string schemes_of(const Is& is) {
+  std::vector<std::string> schemes;
+  for (const transport::Backend* backend : transport::backends()) {
+    if (is(*backend)) schemes.push_back(backend->scheme);
+  }
+  return absl::StrJoin(schemes, "|");
+}
+
+std::string schemes_that_encrypt() {
+  return schemes_of([](const transport::Backend& backend) { return backend.can_encrypt; });
+}
+
+}  // namespace
 
 void add_transport_options(CLI::App& command, TransportOptions& options, const std::string& group) {
   std::vector<std::string> choices{kAutoTransport};
@@ -36,6 +53,14 @@ void add_transport_options(CLI::App& command, TransportOptions& options, const s
   add_number(command, "--device-port", options.device_port,
              "The port of the RDMA device; by default the first that can be used.", {1, UINT8_MAX})
       ->type_name("N")
+      ->group(group);
+  command
+      .add_flag(
+          "--tls", options.tls,
+          fmt::format("Encrypt what travels between hosts, by TLS 1.3 with keys that follow from the job's "
+                      "secret: over {}, which auto then takes. For all processes of a job, or none. Within "
+                      "a host nothing is encrypted, for nothing leaves it.",
+                      schemes_that_encrypt()))
       ->group(group);
 }
 
@@ -97,6 +122,13 @@ absl::Status take_secret(TransportOptions& options) {
 }
 
 absl::Status check(const TransportOptions& options) {
+  if (options.tls && options.no_secret)
+    return absl::InvalidArgumentError("--tls needs a secret, from which its keys follow; found --no-secret");
+  if (options.tls && !options.device.empty() && options.transport == kAutoTransport) {
+    return absl::InvalidArgumentError(
+        fmt::format("--tls is for --transport {}, and --device for {}: one of the two",
+                    schemes_that_encrypt(), schemes_with_devices()));
+  }
   if (options.transport == kAutoTransport) return absl::OkStatus();
   const absl::StatusOr<const transport::Backend*> backend = transport::find_backend(options.transport);
   if (!backend.ok()) return backend.status();
@@ -104,6 +136,11 @@ absl::Status check(const TransportOptions& options) {
     return absl::InvalidArgumentError(
         fmt::format("--network is for --transport {}; over {} there is a network",
                     default_scheme(transport::Reach::kHost), options.transport));
+  }
+  if (options.tls && !(*backend)->keeps_secrets()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--tls is for --transport {}; {} does not encrypt what travels", schemes_that_encrypt(),
+                    options.transport));
   }
   if ((*backend)->find_device) return absl::OkStatus();
   for (const auto& [option, is_given] : {std::pair{"--device", !options.device.empty()},
@@ -116,14 +153,21 @@ absl::Status check(const TransportOptions& options) {
 }
 
 TransportOptions decided(TransportOptions options, transport::Reach reach) {
-  if (options.transport == kAutoTransport) options.transport = default_scheme(reach);
+  if (options.transport != kAutoTransport) return options;
+  options.transport = default_scheme(reach);
+  for (const transport::Backend* backend : transport::backends()) {
+    if (!options.tls || backend->reach != reach || !backend->keeps_secrets()) continue;
+    options.transport = backend->scheme;
+    break;
+  }
   return options;
 }
 
 std::string usable_between_hosts(const TransportOptions& options) {
-  return transport::usable_schemes(
-      transport::Reach::kHosts,
-      {.device = options.device, .device_port = static_cast<std::uint8_t>(options.device_port)});
+  return transport::usable_schemes(transport::Reach::kHosts,
+                                   {.tls = options.tls,
+                                    .device = options.device,
+                                    .device_port = static_cast<std::uint8_t>(options.device_port)});
 }
 
 const transport::Backend& backend_of(const TransportOptions& options) {
@@ -140,11 +184,7 @@ const std::string& default_scheme(transport::Reach reach) {
 }
 
 std::string schemes_with_devices() {
-  std::vector<std::string> schemes;
-  for (const transport::Backend* backend : transport::backends()) {
-    if (backend->find_device) schemes.push_back(backend->scheme);
-  }
-  return absl::StrJoin(schemes, "|");
+  return schemes_of([](const transport::Backend& backend) { return backend.find_device != nullptr; });
 }
 
 absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options,
@@ -152,6 +192,7 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const Trans
   const transport::Backend& backend = backend_of(options);
   absl::StatusOr<std::unique_ptr<transport::Transport>> made =
       backend.make({.secret = options.secret,
+                    .tls = options.tls,
                     .device = options.device,
                     .device_port = static_cast<std::uint8_t>(options.device_port),
                     .shares_cores = options.shares_cores});

@@ -30,6 +30,7 @@ struct TransportOptions {
   bool shares_cores = false;     ///< who waits leaves its core at once (transport::BackendOptions)
   // --- who may connect, for processes that no launcher has told
   std::string secret_file;  ///< empty: none
+  bool tls = false;         ///< what travels between hosts is encrypted
   bool no_secret = false;   ///< whoever reaches this process over the network may take part
   /// The secret that all processes of the job have, from the launcher, PMIx or take_secret(). nullptr: none.
   std::shared_ptr<const transport::Secret> secret = nullptr;
@@ -53,7 +54,8 @@ absl::Status take_secret(TransportOptions& options);
 /// transport over a real network, or if there is no such transport.
 absl::Status check(const TransportOptions& options);
 
-/// The options as given on the command line; but "auto" is replaced by the default transport with this reach.
+/// The options as given on the command line; but "auto" is replaced by the default transport with this reach,
+/// of those that encrypt if that is wanted.
 TransportOptions decided(TransportOptions options, transport::Reach reach);
 
 /// transport::usable_schemes() between hosts, with these options.

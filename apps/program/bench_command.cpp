@@ -170,6 +170,7 @@ class OtherSide {
   static std::vector<std::string> arguments(const BenchCommand& options, const std::string& listen) {
     std::vector<std::string> all{"bench", "--listen=" + listen, "--transport=" + options.transport.transport,
                                  fmt::format("--depth={}", options.bench.depth)};
+    if (options.transport.tls) all.emplace_back("--tls");
     if (!options.transport.device.empty()) all.push_back("--device=" + options.transport.device);
     if (options.transport.device_port != 0) {
       all.push_back(fmt::format("--device-port={}", options.transport.device_port));
@@ -310,6 +311,7 @@ int run_bench(BenchCommand& options, const job::LaunchLetter& letter) {
   if (options.bench.rounds == 0) options.bench.rounds = options.bench.perftest ? kRoundsWithPerftest : 1;
   const absl::StatusOr<bench::Backend> backend = bench::measured_backend(
       chosen, {.secret = options.transport.secret,
+               .tls = options.transport.tls,
                .device = options.transport.device,
                .device_port = static_cast<std::uint8_t>(options.transport.device_port),
                .send_depth = static_cast<std::uint32_t>(options.bench.depth)});

@@ -37,7 +37,9 @@ int run_on_this_host(RunOptions run, Application& application, const Application
 /// is the only process.
 std::optional<int> run_as_one_of_many(const RunOptions& run,
                                       const std::function<int(const ClusterOptions& cluster)>& run_one) {
-  const absl::StatusOr<job::Meeting> meeting = job::find_meeting(run.peers, job::own_environment);
+  job::PeerOptions peer_options = run.peers;
+  peer_options.tls = run.job.transport.tls;
+  const absl::StatusOr<job::Meeting> meeting = job::find_meeting(peer_options, job::own_environment);
   if (!meeting.ok()) return report_error(meeting.status());
   if (meeting->way == job::Meeting::Way::kNone) return std::nullopt;
   StopSignals signals({SIGINT, SIGTERM, SIGHUP});  // before there are threads
@@ -47,7 +49,7 @@ std::optional<int> run_as_one_of_many(const RunOptions& run,
     return signal.has_value();
   };
   const absl::StatusOr<std::unique_ptr<job::PeerRendezvous>> peers =
-      job::meet_peers(*meeting, run.peers, job::own_environment, job::kMeetingPatience, stopped);
+      job::meet_peers(*meeting, peer_options, job::own_environment, job::kMeetingPatience, stopped);
   if (signal) return kExitSignalBase + *signal;
   if (!peers.ok()) return report_error(peers.status());
   if ((*peers)->size() == 1) return std::nullopt;
@@ -58,6 +60,10 @@ std::optional<int> run_as_one_of_many(const RunOptions& run,
 
 int run_application(const RunOptions& given, Application& application, const ApplicationOptions& options) {
   RunOptions run = given;
+  if (const absl::Status status = job::take_tls_variable(job::own_environment, run.job.transport.tls);
+      !status.ok()) {
+    return report_error(status);
+  }
   const std::optional<int> ended = run_as_one_of_many(run, [&](ClusterOptions cluster) {
     cluster.worker_jobs = [&](const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
       return worker_jobs(role, application, outlet, stop,
@@ -188,7 +194,11 @@ void check_alone(const CLI::App& command) {
   }
 }
 
-int run_own_program(const ProgramRun& options) {
+int run_own_program(ProgramRun options) {
+  if (const absl::Status status = job::take_tls_variable(job::own_environment, options.run.job.transport.tls);
+      !status.ok()) {
+    return report_error(status);
+  }
   const std::optional<int> ended = run_as_one_of_many(options.run, [&](const ClusterOptions& cluster) {
     return run_program_in_cluster(options.run, options.program, cluster);
   });

@@ -16,6 +16,10 @@ struct NetworkOptions {
   /// Instead of secret_file: everyone who can reach this process over the network may take part in the job,
   /// and may read and change what is trained. For networks that nobody else can use.
   bool no_secret = false;
+  /// What travels between hosts is encrypted by TLS 1.3, with keys that follow from the job's secret; over
+  /// tcp, the only transport between hosts that can. The same for all processes of the job, and not with
+  /// no_secret. On one host nothing is encrypted, for nothing leaves it.
+  bool tls = false;
   /// The RDMA device, such as "mlx5_0", and its port. Empty, 0: the first that can be used. Where the session
   /// chooses the transport, one that is named means RDMA.
   std::string device = {};

@@ -295,7 +295,7 @@ class Session {
   /// 1. `verbena run -- PROGRAM` has started it: the process is one of the job's workers.
   /// 2. VERBENA_SERVERS is set, to the servers' addresses by rank, separated by commas. VERBENA_RANK and
   ///    VERBENA_WORKERS name the worker (unset: worker 0 of 1). VERBENA_SECRET_FILE or VERBENA_NO_SECRET=1
-  ///    says who may connect.
+  ///    says who may connect, VERBENA_TLS=1 that what travels is encrypted, here and in all other cases.
   /// 3. mpirun or srun --mpi=pmix has started it: each process is a worker. The first process on each host
   ///    also runs a server, in threads of its own.
   /// 4. RANK and WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, as torchrun does it: the same. The

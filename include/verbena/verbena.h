@@ -65,9 +65,10 @@ typedef struct verbena_network {
   const char* device; /* NULL: the first that can be used */
   uint32_t device_port;
   int shares_cores;
+  int tls;
 } verbena_network;
 #define VERBENA_NETWORK \
-  { sizeof(verbena_network), NULL, 0, NULL, 0, 0 }
+  { sizeof(verbena_network), NULL, 0, NULL, 0, 0, 0 }
 
 /* ---- servers */
 

@@ -47,6 +47,7 @@ class NamedArguments {
 inline void take_network(NamedArguments& arguments, NetworkOptions& network) {
   arguments.take("secret_file", network.secret_file);
   arguments.take("no_secret", network.no_secret);
+  arguments.take("tls", network.tls);
   arguments.take("device", network.device);
   arguments.take("device_port", network.device_port);
   arguments.take("shares_cores", network.shares_cores);

@@ -64,6 +64,7 @@ TEST(LaunchLetterTest, TellsAProgramItsRole) {
                          .workers = 4,
                          .servers = 2,
                          .scheme = "verbs",
+                         .tls = true,
                          .device = "mlx5_0",
                          .device_port = 2,
                          .shares_cores = true,

@@ -123,10 +123,10 @@ TEST(MeetingTest, WhatHasStartedThemSaysWhichIsWhich) {
 }
 
 TEST(MeetPeersTest, OverANetworkASecretIsNeeded) {
-  const auto meet = [](const Variables& variables) {
+  const auto meet = [](const Variables& variables, const PeerOptions& options = {}) {
     const auto never = [] { return true; };
     return std::string(
-        meet_peers(*meeting(variables), {}, environment(variables), std::chrono::milliseconds(1), never)
+        meet_peers(*meeting(variables), options, environment(variables), std::chrono::milliseconds(1), never)
             .status()
             .message());
   };
@@ -139,6 +139,7 @@ TEST(MeetPeersTest, OverANetworkASecretIsNeeded) {
   EXPECT_THAT(meet(variables), HasSubstr("VERBENA_NO_SECRET=yes"));
   variables["VERBENA_NO_SECRET"] = "1";
   EXPECT_THAT(meet(variables), HasSubstr("stopped"));
+  EXPECT_THAT(meet(variables, {.tls = true}), HasSubstr("TLS needs a secret"));
   variables["VERBENA_SECRET_FILE"] = "/no such file";
   EXPECT_THAT(meet(variables), HasSubstr("exclude each other"));
 }

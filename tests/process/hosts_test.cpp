@@ -40,21 +40,22 @@ class HostsTest : public SmallTrainingTest {
     return all;
   }
 
-  /// The same under BSP on one host, and on two, each with a server and a worker.
-  void train_on_both();
+  /// The same under BSP on one host, and on two, each with a server and a worker. `more`: options of these.
+  void train_on_both(const std::vector<std::string>& more = {});
 
   std::unique_ptr<HostsNetwork> network_;
 };
 
-void HostsTest::train_on_both() {
+void HostsTest::train_on_both(const std::vector<std::string>& more) {
   const Ended on_one = run(VERBENA_PROGRAM, words("one", {}), folder_.path());
   ASSERT_EQ(on_one.status, 0) << on_one.err;
   constexpr std::size_t kProcesses = kServersOfSmallTraining + kWorkersOnHosts;
   std::vector<std::unique_ptr<Program>> processes;
   for (std::size_t rank = 0; rank < kProcesses; ++rank) {
-    const std::vector<std::string> all =
+    std::vector<std::string> all =
         words("two", {"--rendezvous", HostsNetwork::address(0) + ":7000", "--process", std::to_string(rank),
                       "--processes", std::to_string(kProcesses), "--secret-file", folder_.path("secret")});
+    all.insert(all.end(), more.begin(), more.end());
     processes.push_back(
         std::make_unique<Program>(VERBENA_PROGRAM, all, folder_.path(), network_->on(rank % 2)));
   }
@@ -80,7 +81,8 @@ TEST_P(HostsTest, UnderBspTheyTrainWhatOneHostTrains) {
 TEST_P(HostsTest, NobodyNoticesThatConnectionsBreak) {
   connect({.delay = std::chrono::microseconds(300), .reset_every = 31, .most_resets = 20, .resets_to = 1});
   if (network_ == nullptr) return;
-  train_on_both();
+  const bool encrypts = GetParam().application < "l";  // some do, and some do not
+  train_on_both(encrypts ? std::vector<std::string>{"--tls"} : std::vector<std::string>());
   EXPECT_GT(network_->resets(), 0U);
 }
 

@@ -191,6 +191,11 @@ TEST_F(OwnProgramTest, IsAWorkerByVariables) {
   EXPECT_THAT(run_with({{"VERBENA_SERVERS", "shm:a, shm:b"}}).err, HasSubstr("\" shm:b\" is none"));
   EXPECT_THAT(run_with({{"VERBENA_SERVERS", "shm:a"}, {"VERBENA_NO_SECRET", "yes"}}).err,
               HasSubstr("VERBENA_NO_SECRET=yes: 1 is expected"));
+  EXPECT_THAT(run_with({{"VERBENA_TLS", "yes"}}).err, HasSubstr("VERBENA_TLS=yes: 1 is expected"));
+  EXPECT_THAT(
+      run_with({{"VERBENA_SERVERS", "tcp:127.0.0.1:1"}, {"VERBENA_NO_SECRET", "1"}, {"VERBENA_TLS", "1"}})
+          .err,
+      HasSubstr("tls needs a secret"));
   EXPECT_THAT(run_with({{"VERBENA_SERVERS", "pigeon:x"}}).err, HasSubstr("there is no transport \"pigeon\""));
   EXPECT_THAT(run_with({{"VERBENA_SERVERS", "verbs:127.0.0.1:1"}}).err, HasSubstr("a job needs a secret"));
 }

@@ -103,6 +103,7 @@ TEST(BackendsTest, AJobTakesTheFirstThatAllItsHostsCanUse) {
   EXPECT_THAT(usable_schemes(Reach::kHosts, {}), HasSubstr("tcp")) << "it needs no device";
   EXPECT_EQ(usable_schemes(Reach::kHosts, {.device = "no_such_device"}), "verbs")
       << "which says what it lacks";
+  EXPECT_EQ(usable_schemes(Reach::kHosts, {.tls = true}), "tcp") << "it encrypts";
 }
 
 TEST(BackendsTest, WhoListensOnThisHostIsKnown) {

@@ -80,6 +80,17 @@ BackendUnderTest tcp_backend() {
           .make_guarded = make};
 }
 
+BackendUnderTest encrypted_tcp_backend() {
+  const auto make = [](std::shared_ptr<const Secret> secret) {
+    const bool is_encrypted = secret != nullptr;
+    return std::move(*make_tcp_transport({.secret = std::move(secret), .tls = is_encrypted}));
+  };
+  return {.name = "tcp_encrypted",
+          .make_transport = [make, secret = *Secret::random()] { return make(secret); },
+          .make_address = tcp_backend().make_address,
+          .make_guarded = make};
+}
+
 /// The transport of simulations, here in real time, since the tests have threads.
 BackendUnderTest simulated_backend(bool mapped) {
   struct Simulated {
@@ -119,6 +130,7 @@ std::vector<BackendUnderTest> contract_backends() {
           simulated_backend(false),
           simulated_cards_backend(),
           tcp_backend(),
+          encrypted_tcp_backend(),
           verbs_backend("verbs", {}),
           verbs_backend("verbs_without_immediate", {.iwarp = true})};
 }

@@ -129,6 +129,7 @@ class FaultProxy::Forwarding {
         return true;
       }
       direction.rest.assign(bytes.begin(), bytes.begin() + count);
+      if (plan_.watch) plan_.watch(direction.rest);
       if (plan_.delay_us > 0) {
         std::this_thread::sleep_for(
             std::chrono::microseconds(std::uniform_int_distribution<unsigned>(0, plan_.delay_us)(random_)));
@@ -163,6 +164,9 @@ class FaultProxy::Forwarding {
         direction.rest.resize(direction.rest.size() -
                               std::uniform_int_distribution<std::size_t>(
                                   1, std::min(kMostLostBytes, direction.rest.size()))(random_));
+        return true;
+      case Fault::kFlip:
+        direction.rest.back() ^= std::byte{1};
         return true;
     }
     return true;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include <optional>
 #include <random>
 #include <thread>
+#include <variant>
 
 #include "base/word_copy.hpp"
 #include "tests/free_port.hpp"
@@ -27,6 +30,7 @@
 #include "transport/tcp/introduction.hpp"
 #include "transport/tcp/socket.hpp"
 #include "transport/tcp/tcp_transport.hpp"
+#include "transport/tcp/tls.hpp"
 
 namespace verbena::transport {
 namespace {
@@ -38,6 +42,11 @@ using Kind = Event::Kind;
 
 std::string local_address(std::uint16_t port) {
   return fmt::format("tcp:127.0.0.1:{}", port);
+}
+
+/// With a new secret.
+TcpOptions encrypting() {
+  return {.secret = *Secret::random(), .tls = true};
 }
 
 Node tcp_node(const TcpOptions& options = {}) {
@@ -95,6 +104,7 @@ TEST_F(TcpTest, ImpossibleOptionsAreRefusedByTheirNames) {
   for (const auto& [options, name] : {std::pair(TcpOptions{.send_depth = 1}, "send_depth"),
                                       {TcpOptions{.receive_depth = 1}, "receive_depth"},
                                       {TcpOptions{.max_message_bytes = 1}, "max_message_bytes"},
+                                      {TcpOptions{.tls = true}, "tls"},
                                       {TcpOptions{.peer_timeout = milliseconds(1)}, "peer_timeout"}}) {
     const absl::Status status = make_tcp_transport(options).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -193,8 +203,16 @@ std::uint64_t* words_of(const MemoryRegion& region) {
   return reinterpret_cast<std::uint64_t*>(region.bytes().data());
 }
 
-TEST_F(TcpTest, WordsThatChangeWhileTheyAreReadAreWhole) {
-  connect();
+/// The transport encrypts, or does not.
+class TcpWordsTest : public TcpTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override { connect(GetParam() ? encrypting() : TcpOptions()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, TcpWordsTest, ::testing::Bool(),
+                         [](const auto& tested) { return tested.param ? "Encrypted" : "Plain"; });
+
+TEST_P(TcpWordsTest, WordsThatChangeWhileTheyAreReadAreWhole) {
   auto changing = server_->region(kBlockWords * 8, Access::kRemoteRead);
   auto copy = client_->region(kBlockWords * 8 + 64, Access::kLocal);
   const RemoteDescriptor remote = *server_->connection->grant(*changing);
@@ -225,8 +243,7 @@ TEST_F(TcpTest, WordsThatChangeWhileTheyAreReadAreWhole) {
   EXPECT_EQ(torn, 0U);
 }
 
-TEST_F(TcpTest, WordsThatAreWrittenAreWholeForWhoeverLooks) {
-  connect();
+TEST_P(TcpWordsTest, WordsThatAreWrittenAreWholeForWhoeverLooks) {
   auto written = server_->region(kBlockWords * 8, Access::kRemoteWrite);
   const RemoteDescriptor remote = *server_->connection->grant(*written);
   std::atomic<bool> stop = false;
@@ -664,14 +681,155 @@ TEST_F(TcpHostilePeerTest, AnyBytesEndInAStatusAndTouchNothing) {
   }
 }
 
+// ---- encryption
+
+TEST_F(TcpTest, WhatTravelsEncryptedCannotBeReadOnTheWay) {
+  std::string words = "sword of the spirit";
+  for (const bool is_encrypted : {false, true}) {
+    const TcpOptions options = is_encrypted ? encrypting() : TcpOptions();
+    server_.emplace(tcp_node(options));
+    client_.emplace(tcp_node(options));
+    const std::uint16_t port = testing::free_port();
+    ASSERT_TRUE(server_->transport->listen(local_address(port)).ok());
+    std::string seen;
+    {
+      const FaultProxy proxy(port, {.watch = [&](std::span<const std::byte> bytes) {
+                               seen.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+                             }});
+      server_->connection = meet(*client_, *server_, local_address(proxy.port()));
+      ASSERT_NE(server_->connection, nullptr);
+      auto shelf = server_->region(4096, Access::kRemoteRead);
+      auto from = client_->region(4096, Access::kLocal);
+      std::memcpy(shelf->bytes().data(), words.data(), words.size());
+      const std::array<WorkRequest, 2> both = {
+          WorkRequest{.opcode = Opcode::kSend, .local = bytes_of(words).first(5)},
+          request(Opcode::kRead, *from, *server_->connection->grant(*shelf), words.size())};
+      ASSERT_EQ(client_->connection->post(both), 2U);
+      ASSERT_TRUE(pump({&*client_, &*server_}, [&] {
+        return client_->count(Kind::kCompletion) == 1 && server_->count(Kind::kMessage) == 1;
+      }));
+      EXPECT_EQ(std::memcmp(from->bytes().data(), words.data(), words.size()), 0);
+      EXPECT_EQ(server_->of(Kind::kMessage).front().message, "sword");
+    }
+    EXPECT_EQ(seen.find(words) == std::string::npos, is_encrypted);
+    EXPECT_EQ(seen.find("sword") == std::string::npos, is_encrypted);
+  }
+}
+
+TEST_F(TcpTest, ABitThatIsChangedOnTheWayEndsAnEncryptedConnection) {
+  const TcpOptions options = encrypting();
+  server_.emplace(tcp_node(options));
+  client_.emplace(tcp_node(options));
+  const std::uint16_t port = testing::free_port();
+  ASSERT_TRUE(server_->transport->listen(local_address(port)).ok());
+  const FaultProxy proxy(port, {.fault = FaultProxy::Fault::kFlip, .after_bytes = 100'000});
+  server_->connection = meet(*client_, *server_, local_address(proxy.port()));
+  ASSERT_NE(server_->connection, nullptr);
+  auto drop = server_->region(std::size_t{1} << 18, Access::kRemoteWrite);
+  auto from = client_->region(std::size_t{1} << 18, Access::kLocal);
+  std::ranges::fill(from->bytes(), std::byte{5});
+  const WorkRequest write =
+      request(Opcode::kWrite, *from, *server_->connection->grant(*drop), from->bytes().size());
+  ASSERT_EQ(client_->connection->post({&write, 1}), 1U);
+  ASSERT_TRUE(pump({&*client_, &*server_}, [&] {
+    return client_->count(Kind::kDisconnected) == 1 && server_->count(Kind::kDisconnected) == 1;
+  }));
+  EXPECT_EQ(server_->connection->status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(server_->connection->status().message()), HasSubstr("changed or replaced"));
+  for (const std::byte byte : drop->bytes()) ASSERT_TRUE(byte == std::byte{5} || byte == std::byte{0});
+}
+
+TEST_F(TcpTest, WhoEncryptsAndWhoDoesNotSaySo) {
+  TcpOptions options = encrypting();
+  for (const bool is_client_encrypting : {true, false}) {
+    options.tls = !is_client_encrypting;
+    server_.emplace(tcp_node(options));
+    options.tls = is_client_encrypting;
+    client_.emplace(tcp_node(options));
+    const std::string address = local_address(testing::free_port());
+    ASSERT_TRUE(server_->transport->listen(address).ok());
+    auto connecting = std::async(std::launch::async, [&] {
+      return client_->transport->connect(address, client_->in(kPatience)).status();
+    });
+    pump({&*server_}, [&] { return connecting.wait_for(milliseconds(0)) == std::future_status::ready; });
+    const absl::Status status = connecting.get();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(is_client_encrypting ? "it does not encrypt" : "it encrypts"));
+    EXPECT_EQ(server_->count(Kind::kAccepted), 0U);
+  }
+}
+
+/// Two ends of TLS, and sockets between them.
+class TlsTest : public ::testing::Test {
+ protected:
+  void begin(const tcp::TlsKey& connectors, const tcp::TlsKey& listeners, std::uint64_t records_a_key) {
+    std::array<int, 2> sockets{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sockets.data()), 0);
+    context_ = *tcp::TlsContext::create(records_a_key);
+    for (std::size_t i = 0; i < 2; ++i) sockets_.at(i) = base::FileDescriptor(sockets.at(i));
+    ends_[0] = *tcp::Tls::begin(*context_, sockets[0], connectors, tcp::TlsEnd::kConnector);
+    ends_[1] = *tcp::Tls::begin(*context_, sockets[1], listeners, tcp::TlsEnd::kListener);
+  }
+  /// Sends until it has left, while the other end receives. Returns what came, or an error.
+  std::variant<std::string, int> carry(std::size_t from, std::string_view text) {
+    std::string came;
+    while (came.size() < text.size()) {
+      if (const std::string_view left = text.substr(sent_); !left.empty()) {
+        const std::size_t half = left.size() / 2;
+        const std::array<iovec, 2> parts = {
+            iovec{.iov_base = const_cast<char*>(left.data()), .iov_len = half},
+            iovec{.iov_base = const_cast<char*>(left.data() + half), .iov_len = left.size() - half}};
+        const std::ptrdiff_t sent = ends_.at(from)->send(parts);
+        if (sent < 0 && sent != -EAGAIN) return static_cast<int>(-sent);
+        if (sent > 0) sent_ += static_cast<std::size_t>(sent);
+      }
+      for (std::size_t end = 0; end < 2; ++end) {
+        std::array<std::byte, 5000> room{};
+        ends_.at(end)->may_take(true);
+        const std::ptrdiff_t count = ends_.at(end)->receive(room);
+        if (count < 0 && count != -EAGAIN) return static_cast<int>(-count);
+        if (count > 0)
+          came.append(reinterpret_cast<const char*>(room.data()), static_cast<std::size_t>(count));
+      }
+    }
+    sent_ = 0;
+    return came;
+  }
+
+  tcp::TlsKey key_{std::byte{1}, std::byte{2}};
+  std::array<base::FileDescriptor, 2> sockets_;
+  std::unique_ptr<tcp::TlsContext> context_;
+  std::array<std::unique_ptr<tcp::Tls>, 2> ends_;
+  std::size_t sent_ = 0;
+};
+
+TEST_F(TlsTest, KeysAreReplacedWhileBytesTravel) {
+  begin(key_, key_, 3);
+  std::string text(300'000, 'a');
+  for (std::size_t at = 0; at < text.size(); at += 7) text[at] = static_cast<char>('a' + at % 26);
+  for (std::size_t round = 0; round < 20; ++round) {
+    EXPECT_EQ(std::get<std::string>(carry(round % 2, text)), text);
+    EXPECT_EQ(std::get<std::string>(carry(round % 2, "a word")), "a word");
+  }
+}
+
+TEST_F(TlsTest, WhoHasAnotherKeyHearsNothing) {
+  tcp::TlsKey another = key_;
+  another.back() = std::byte{1};
+  begin(key_, another, tcp::TlsContext::kRecordsAKey);
+  EXPECT_EQ(std::get<int>(carry(0, "a secret")), EBADMSG);
+}
+
 // ---- networks that fail
 
 /// Traffic of all kinds in both directions until it is done, or until both ends have ended. Checks that what
 /// arrives is what was sent, in its order.
 class TcpFaultTest : public TcpTest {
  protected:
-  void run(const FaultProxy::Plan& plan) {
-    const TcpOptions options{.peer_timeout = milliseconds(200)};
+  void run(const FaultProxy::Plan& plan, bool is_encrypted) {
+    TcpOptions options = is_encrypted ? encrypting() : TcpOptions();
+    options.peer_timeout = milliseconds(200);
     server_.emplace(tcp_node(options));
     client_.emplace(tcp_node(options));
     const std::uint16_t port = testing::free_port();
@@ -685,8 +843,10 @@ class TcpFaultTest : public TcpTest {
     auto connection = connecting.get();
     if (!connection.ok()) return;  // a status, too
     client_->connection = std::move(*connection);
-    // A byte at a time takes long.
-    exchange(plan.most_at_once < 100 ? 4 : 40, plan.fault != FaultProxy::Fault::kDrop);
+    // A byte at a time takes long. Of bytes that get lost or change on their way, the ends of a connection
+    // that is not encrypted may notice that, but not which ones.
+    const bool is_spoiled = plan.fault == FaultProxy::Fault::kDrop || plan.fault == FaultProxy::Fault::kFlip;
+    exchange(plan.most_at_once < 100 ? 4 : 40, is_encrypted || !is_spoiled);
     client_->connection.reset();
     server_->connection.reset();
     server_->accepted.clear();
@@ -695,7 +855,6 @@ class TcpFaultTest : public TcpTest {
  private:
   static constexpr std::size_t kBytes = 3000;
 
-  /// Of bytes that get lost on their way the ends notice that they are missing, but not which ones.
   void exchange(std::uint64_t rounds, bool checks_bytes) {
     if (!pump({&*server_, &*client_},
               [&] { return !server_->accepted.empty() || client_->count(Kind::kDisconnected) > 0; })) {
@@ -778,7 +937,7 @@ class TcpFaultTest : public TcpTest {
 };
 
 TEST_F(TcpFaultTest, AByteAtATimeIsAsGoodAsAll) {
-  run({.seed = 1, .most_at_once = 1});
+  for (const bool is_encrypted : {false, true}) run({.seed = 1, .most_at_once = 1}, is_encrypted);
 }
 
 TEST_F(TcpFaultTest, EveryFaultEndsInAStatus) {
@@ -786,14 +945,18 @@ TEST_F(TcpFaultTest, EveryFaultEndsInAStatus) {
   static std::uint64_t seed = 0;  // other ones in each repetition
   for (int round = 0; round < 60 && !HasFailure(); ++round) {
     std::mt19937_64 random(++seed);
-    const std::array<Fault, 4> faults = {Fault::kNone, Fault::kCut, Fault::kHalfClose, Fault::kDrop};
+    const std::array<Fault, 5> faults = {Fault::kNone, Fault::kCut, Fault::kHalfClose, Fault::kDrop,
+                                         Fault::kFlip};
+    const bool is_encrypted = seed % 2 == 0;
     FaultProxy::Plan plan{.seed = seed, .fault = faults.at(seed % faults.size())};
+    // Nobody would notice.
+    if (plan.fault == Fault::kFlip && !is_encrypted) plan.fault = Fault::kNone;
     plan.after_bytes = random() % (random() % 4 == 0 ? 400 : 300'000);
     const std::array<std::size_t, 4> pieces = {1, 7, 1000, 65536};
     plan.most_at_once = pieces.at(random() % pieces.size());
     if (plan.most_at_once >= 1000) plan.delay_us = random() % 2 == 0 ? 0 : 500;
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    run(plan);
+    run(plan, is_encrypted);
   }
 }
 

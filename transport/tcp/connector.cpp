@@ -24,7 +24,8 @@ constexpr auto kLongestPause = std::chrono::milliseconds(100);
 /// One attempt. UNAVAILABLE: there may be another one.
 class Attempt {
  public:
-  Attempt(const TcpOptions& options, TimePoint deadline) : options_(options), deadline_(deadline) {}
+  Attempt(const TcpOptions& options, const TlsContext* tls, TimePoint deadline)
+      : options_(options), tls_(tls), deadline_(deadline) {}
 
   absl::StatusOr<Met> make(const sockaddr_storage& place) {
     socket_ = begin_to_connect(place);
@@ -43,8 +44,10 @@ class Attempt {
   absl::StatusOr<Met> introduce() {
     const absl::StatusOr<Nonce> nonce = fresh_nonce();
     if (!nonce.ok()) return nonce.status();
-    const Greeting greeting = {
-        .max_message_bytes = options_.max_message_bytes, .credits = options_.receive_depth, .nonce = *nonce};
+    const Greeting greeting = {.encrypts = static_cast<std::uint16_t>(tls_ == nullptr ? 0 : 1),
+                               .max_message_bytes = options_.max_message_bytes,
+                               .credits = options_.receive_depth,
+                               .nonce = *nonce};
     if (absl::Status said = say(bytes_said(greeting)); !said.ok()) return said;
     Challenge challenge;
     if (absl::Status heard = hear(room_for(challenge)); !heard.ok()) return heard;
@@ -56,7 +59,11 @@ class Attempt {
     if (absl::Status heard = hear(room_for(welcome)); !heard.ok()) return heard;
     if (welcome.magic != kMagic || welcome.is_welcome != 1)
       return absl::FailedPreconditionError("it refused the connection; its log says why");
-    return Met{.socket = std::move(socket_), .listener = challenge};
+    absl::StatusOr<Channel> channel = make_channel(std::move(socket_), tls_, TlsEnd::kConnector, [&] {
+      return key_of(greeting, challenge, introduction, *options_.secret);
+    });
+    if (!channel.ok()) return channel.status();
+    return Met{.channel = *std::move(channel), .listener = challenge};
   }
 
   /// False: not until the deadline.
@@ -92,6 +99,7 @@ class Attempt {
   }
 
   const TcpOptions& options_;
+  const TlsContext* const tls_;
   const TimePoint deadline_;
   base::FileDescriptor socket_;
 };
@@ -99,13 +107,13 @@ class Attempt {
 }  // namespace
 
 absl::StatusOr<Met> meet_listener(const std::string& address, const std::vector<sockaddr_storage>& places,
-                                  TimePoint deadline, const TcpOptions& options) {
+                                  TimePoint deadline, const TcpOptions& options, const TlsContext* tls) {
   std::size_t next = 0;
   for (Duration pause = kFirstPause;; pause = std::min<Duration>(2 * pause, kLongestPause)) {
     const bool is_last = ++next % places.size() == 0;
     // One that does not answer leaves time for the others.
     const TimePoint until = is_last ? deadline : clock_now() + (deadline - clock_now()) / 2;
-    absl::StatusOr<Met> met = Attempt(options, until).make(places[(next - 1) % places.size()]);
+    absl::StatusOr<Met> met = Attempt(options, tls, until).make(places[(next - 1) % places.size()]);
     if (met.ok()) return met;
     const std::string obstacle(met.status().message());
     if (!absl::IsUnavailable(met.status()))

@@ -37,8 +37,9 @@ absl::Status say(const base::FileDescriptor& socket, std::span<const std::byte> 
 
 }  // namespace
 
-Doorman::Doorman(const TcpOptions& options, Sockets& sockets, Admit admit)
+Doorman::Doorman(const TcpOptions& options, const TlsContext* tls, Sockets& sockets, Admit admit)
     : options_(options),
+      tls_(tls),
       sockets_(sockets),
       admit_(std::move(admit)),
       most_strangers_(most_strangers_at_door()) {}
@@ -131,6 +132,7 @@ absl::Status Doorman::take_greeting(Stranger& stranger) {
                         .max_message_bytes = options_.max_message_bytes,
                         .credits = options_.receive_depth,
                         .process = static_cast<std::uint32_t>(::getpid()),
+                        .encrypts = tls_ == nullptr ? 0U : 1U,
                         .nonce = *nonce};
   sign(stranger.challenge, stranger.greeting, options_.secret.get());
   stranger.stage = Stranger::Stage::kIntroduction;
@@ -142,11 +144,17 @@ absl::Status Doorman::take_introduction(Stranger& stranger) {
   RETURN_IF_ERROR(check(stranger.introduction, stranger.greeting, stranger.challenge, options_.secret.get()));
   RETURN_IF_ERROR(say(stranger.socket, bytes_said(Welcome{.is_welcome = 1})));
   sockets_.remove(stranger.number, stranger.socket.get());
-  base::FileDescriptor socket = std::move(stranger.socket);
+  absl::StatusOr<Channel> channel = make_channel(std::move(stranger.socket), tls_, TlsEnd::kListener, [&] {
+    return key_of(stranger.greeting, stranger.challenge, stranger.introduction, *options_.secret);
+  });
   const std::uint32_t credits = stranger.greeting.credits;
   const std::string name = fmt::format("process {} at {}", stranger.introduction.process, stranger.host);
   strangers_.erase(stranger.place);
-  admit_(std::move(socket), credits, name);
+  if (channel.ok()) {
+    admit_(*std::move(channel), credits, name);
+  } else {
+    refusals_.note(clock_now(), std::string(channel.status().message()));
+  }
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "base/file_descriptor.hpp"
 #include "transport/refusals.hpp"
+#include "transport/tcp/channel.hpp"
 #include "transport/tcp/introduction.hpp"
 #include "transport/tcp/sockets.hpp"
 #include "transport/tcp/tcp_transport.hpp"
@@ -27,11 +28,10 @@ namespace verbena::transport::tcp {
 class Doorman {
  public:
   /// `credits`: those that the connector gives. `name`: of the process.
-  using Admit =
-      std::function<void(base::FileDescriptor socket, std::uint32_t credits, const std::string& name)>;
+  using Admit = std::function<void(Channel channel, std::uint32_t credits, const std::string& name)>;
 
-  /// REQUIRES: options and sockets outlive it.
-  Doorman(const TcpOptions& options, Sockets& sockets, Admit admit);
+  /// `tls`: nullptr if nothing is to be encrypted. REQUIRES: options, tls and sockets outlive it.
+  Doorman(const TcpOptions& options, const TlsContext* tls, Sockets& sockets, Admit admit);
   ~Doorman();
   Doorman(const Doorman&) = delete;
   Doorman& operator=(const Doorman&) = delete;
@@ -81,6 +81,7 @@ class Doorman {
   void refuse(Stranger& stranger, std::string_view why);
 
   const TcpOptions& options_;
+  const TlsContext* const tls_;
   Sockets& sockets_;
   const Admit admit_;
   const std::size_t most_strangers_;

@@ -1,6 +1,5 @@
 #include "transport/tcp/frame_writer.hpp"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -114,7 +113,7 @@ void FrameWriter::mark_sent(std::size_t bytes) {
   base_ = begin_ / kMemoryAlignment * kMemoryAlignment;  // all of it is free
 }
 
-int FrameWriter::send(int socket) {
+int FrameWriter::send(Channel& channel) {
   std::array<iovec, kPiecesAtOnce> parts;
   for (std::size_t left = kMostSentBytes; !pieces_.empty() && left > 0;) {
     std::size_t count = 0;
@@ -126,16 +125,8 @@ int FrameWriter::send(int socket) {
       parts[count++] = {.iov_base = const_cast<std::byte*>(from), .iov_len = part};
       bytes += part;
     }
-    const msghdr message = {.msg_name = nullptr,
-                            .msg_namelen = 0,
-                            .msg_iov = parts.data(),
-                            .msg_iovlen = count,
-                            .msg_control = nullptr,
-                            .msg_controllen = 0,
-                            .msg_flags = 0};
-    const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return errno;
+    const std::ptrdiff_t sent = channel.send(std::span(parts).first(count));
+    if (sent < 0) return static_cast<int>(-sent);
     mark_sent(static_cast<std::size_t>(sent));
     left -= static_cast<std::size_t>(sent);
   }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 
+#include "transport/tcp/channel.hpp"
 #include "transport/tcp/frame.hpp"
 
 namespace verbena::transport::tcp {
@@ -40,7 +41,7 @@ class FrameWriter {
 
   /// Sends until the kernel takes no more, or a bounded amount has left. Returns an errno, or 0; EAGAIN if
   /// the kernel takes no more.
-  int send(int socket);
+  int send(Channel& channel);
 
   /// What payloads in place still have to be sent? Then the rest of the stream needs their memory.
   [[nodiscard]] bool needs_others_memory() const;

@@ -1,44 +1,41 @@
 #include "transport/tcp/hub.hpp"
 
-#include <sys/socket.h>
-
 #include <array>
 #include <cerrno>
 #include <utility>
 
-#include "transport/tcp/socket.hpp"
-
 namespace verbena::transport::tcp {
 
-Leaving::Leaving(Sockets& sockets, base::FileDescriptor socket, FrameWriter rest, TimePoint deadline)
-    : sockets_(sockets), socket_(std::move(socket)), rest_(std::move(rest)), deadline_(deadline) {
-  const absl::StatusOr<std::uint64_t> number = sockets.add(socket_.get(), *this);
+Leaving::Leaving(Sockets& sockets, Channel channel, FrameWriter rest, TimePoint deadline)
+    : sockets_(sockets), channel_(std::move(channel)), rest_(std::move(rest)), deadline_(deadline) {
+  const absl::StatusOr<std::uint64_t> number = sockets.add(channel_.socket(), *this);
   is_over_ = !number.ok();
   if (is_over_) return;
   number_ = *number;
-  if (!rest_.empty()) sockets_.want(number_, socket_.get(), Sockets::Wants::kReadingAndWriting);
   on_ready();
 }
 
 Leaving::~Leaving() {
-  if (number_ != 0) sockets_.remove(number_, socket_.get());
+  if (number_ != 0) sockets_.remove(number_, channel_.socket());
 }
 
 void Leaving::on_ready() {
-  if (!has_said_all_) {
-    const int error = rest_.send(socket_.get());
-    is_over_ = error != 0 && error != EAGAIN;
-    if (rest_.empty()) {
-      has_said_all_ = true;
-      sockets_.want(number_, socket_.get(), Sockets::Wants::kReading);
-      ::shutdown(socket_.get(), SHUT_WR);
-    }
-  }
   std::array<std::byte, 16384> unread;
   std::ptrdiff_t count = 1;
-  for (int i = 0; i < 64 && count > 0; ++i) count = receive(socket_.get(), unread);
+  channel_.begin_receiving();
+  for (int i = 0; i < 64 && count > 0; ++i) count = channel_.receive(unread);
   is_over_ = is_over_ || count == 0 || (count < 0 && count != -EAGAIN);
-  if (is_over_ && number_ != 0) sockets_.remove(std::exchange(number_, 0), socket_.get());  // it stays ready
+  // After receiving: TLS may have waited for that.
+  if (!has_said_all_) {
+    const int error = rest_.send(channel_);
+    is_over_ = is_over_ || (error != 0 && error != EAGAIN);
+    has_said_all_ = rest_.empty();
+    if (has_said_all_) channel_.end_sending();
+  }
+  if (number_ == 0) return;
+  if (is_over_) return sockets_.remove(std::exchange(number_, 0), channel_.socket());  // it stays ready
+  const Sockets::Wants wants = channel_.wants(!has_said_all_);
+  if (std::exchange(wants_, wants) != wants) sockets_.want(number_, channel_.socket(), wants);
 }
 
 }  // namespace verbena::transport::tcp

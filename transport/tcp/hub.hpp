@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
+#include "transport/tcp/channel.hpp"
 #include "transport/tcp/frame_writer.hpp"
 #include "transport/tcp/sockets.hpp"
 #include "transport/tcp/tcp_transport.hpp"
@@ -23,11 +23,11 @@ inline TimePoint clock_now() {
   return std::chrono::steady_clock::now();
 }
 
-/// A socket whose connection is closed here, until the peer has received what was sent before. If it were
+/// A channel whose connection is closed here, until the peer has received what was sent before. If it were
 /// closed at once, with something unread, the kernel would tell the peer to throw that away.
 class Leaving final : public SocketUser {
  public:
-  Leaving(Sockets& sockets, base::FileDescriptor socket, FrameWriter rest, TimePoint deadline);
+  Leaving(Sockets& sockets, Channel channel, FrameWriter rest, TimePoint deadline);
   ~Leaving();
   Leaving(const Leaving&) = delete;
   Leaving& operator=(const Leaving&) = delete;
@@ -37,10 +37,11 @@ class Leaving final : public SocketUser {
 
  private:
   Sockets& sockets_;
-  base::FileDescriptor socket_;
+  Channel channel_;
   FrameWriter rest_;
   const TimePoint deadline_;
   std::uint64_t number_ = 0;
+  Sockets::Wants wants_ = Sockets::Wants::kReading;
   bool has_said_all_ = false;
   bool is_over_ = false;
 };

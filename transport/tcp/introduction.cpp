@@ -5,12 +5,15 @@
 #include <cstddef>
 #include <string_view>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::transport::tcp {
 
 namespace {
 
 constexpr std::string_view kConnectorRole = "verbena tcp connector";
 constexpr std::string_view kListenerRole = "verbena tcp listener";
+constexpr std::string_view kKeyRole = "verbena tcp key";
 constexpr std::uint32_t kMostCredits = 1U << 20U;
 
 std::span<const std::byte> unsigned_part(const Challenge& challenge) {
@@ -18,6 +21,13 @@ std::span<const std::byte> unsigned_part(const Challenge& challenge) {
 }
 std::span<const std::byte> unsigned_part(const Introduction& introduction) {
   return bytes_said(introduction).first(offsetof(Introduction, proof));
+}
+
+absl::Status check_encryption(std::uint32_t theirs, std::uint32_t ours) {
+  if (theirs == ours) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      theirs != 0 ? "it encrypts what it sends (TLS), and this process does not"
+                  : "it does not encrypt what it sends, and this process does (TLS)");
 }
 
 absl::Status not_of_this_version() {
@@ -36,8 +46,13 @@ void sign(Introduction& introduction, const Greeting& greeting, const Challenge&
                              {bytes_said(greeting), bytes_said(challenge), unsigned_part(introduction)});
 }
 
+TlsKey key_of(const Greeting& greeting, const Challenge& challenge, const Introduction& introduction,
+              const Secret& secret) {
+  return prove(&secret, kKeyRole, {bytes_said(greeting), bytes_said(challenge), bytes_said(introduction)});
+}
+
 absl::Status check(const Greeting& greeting) {
-  const bool good = greeting.magic == kMagic && greeting.version == kVersion && greeting.zero == 0 &&
+  const bool good = greeting.magic == kMagic && greeting.version == kVersion && greeting.encrypts <= 1 &&
                     greeting.credits > 0 && greeting.credits <= kMostCredits;
   return good ? absl::OkStatus() : not_of_this_version();
 }
@@ -49,6 +64,7 @@ absl::Status check(const Introduction& introduction, const Greeting& greeting, c
                 {bytes_said(greeting), bytes_said(challenge), unsigned_part(introduction)})) {
     return absl::PermissionDeniedError("it does not have the secret of this job");
   }
+  RETURN_IF_ERROR(check_encryption(greeting.encrypts, challenge.encrypts));
   if (greeting.max_message_bytes != challenge.max_message_bytes) {
     return absl::FailedPreconditionError(fmt::format("its options differ: max_message_bytes {}; here {}",
                                                      greeting.max_message_bytes,
@@ -74,6 +90,7 @@ absl::Status check(const Challenge& challenge, const Greeting& greeting, const S
     return absl::PermissionDeniedError(
         "who listens there has another secret than this process: it is of another job");
   }
+  RETURN_IF_ERROR(check_encryption(challenge.encrypts, greeting.encrypts));
   if (challenge.max_message_bytes != greeting.max_message_bytes) {
     return absl::FailedPreconditionError(fmt::format("its options differ: max_message_bytes {}; here {}",
                                                      challenge.max_message_bytes,

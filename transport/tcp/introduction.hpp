@@ -5,7 +5,9 @@
 //   connector → listener   Introduction  a proof over all that was said
 //   listener → connector   Welcome       frames may follow, in both directions
 //
-// The listener proves itself first: so a connector tells nobody anything who does not have the secret.
+// The listener proves itself first: so a connector tells nobody anything who does not have the secret. If
+// frames are to be encrypted, all that follows the Welcome is, by a key that follows from the secret and from
+// all that was said before it. Both ends must want the same, and the proofs are also over that.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "transport/secret.hpp"
+#include "transport/tcp/tls.hpp"
 
 namespace verbena::transport::tcp {
 
@@ -24,7 +27,7 @@ constexpr std::uint16_t kVersion = 1;
 struct Greeting {
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;
-  std::uint16_t zero = 0;
+  std::uint16_t encrypts = 0;  ///< 1: what follows is to be encrypted (tls.hpp)
   std::uint32_t max_message_bytes = 0;
   std::uint32_t credits = 0;  ///< of the listener: notifications and messages that it may have under way
   Nonce nonce{};
@@ -38,7 +41,7 @@ struct Challenge {
   std::uint32_t max_message_bytes = 0;
   std::uint32_t credits = 0;  ///< of the connector
   std::uint32_t process = 0;
-  std::uint32_t zero = 0;
+  std::uint32_t encrypts = 0;
   Nonce nonce{};
   Proof proof{};  ///< over the greeting and all fields before
 };
@@ -71,6 +74,10 @@ std::span<std::byte> room_for(Words& words) {
 void sign(Challenge& challenge, const Greeting& greeting, const Secret* secret);
 void sign(Introduction& introduction, const Greeting& greeting, const Challenge& challenge,
           const Secret* secret);
+
+/// The key of a connection whose ends have met; nobody else can know it. REQUIRES: there is a secret.
+TlsKey key_of(const Greeting& greeting, const Challenge& challenge, const Introduction& introduction,
+              const Secret& secret);
 
 /// What a listener thinks of a greeting, and then of an introduction.
 absl::Status check(const Greeting& greeting);

@@ -34,6 +34,10 @@ absl::Status nonsense(std::string_view what) {
 
 absl::Status has_gone(int error) {
   if (error == 0 || error == ECONNRESET || error == EPIPE) return absl::UnavailableError("it closed or died");
+  if (error == EBADMSG) {
+    return absl::DataLossError(
+        "it was not encrypted with this connection's key: something on the way has changed or replaced it");
+  }
   const std::string what = fmt::format("the connection broke: {}", text_of(error));
   return error == ETIMEDOUT ? absl::DeadlineExceededError(what) : absl::UnavailableError(what);
 }
@@ -42,16 +46,16 @@ absl::Status has_gone(int error) {
 
 // ---- life
 
-TcpConnection::TcpConnection(Hub& hub, base::FileDescriptor socket, std::uint32_t credits, std::string name)
+TcpConnection::TcpConnection(Hub& hub, Channel channel, std::uint32_t credits, std::string name)
     : hub_(hub),
-      socket_(std::move(socket)),
+      channel_(std::move(channel)),
       reader_(hub.options.max_message_bytes),
       requests_(hub.options.send_depth),
       credits_(credits),
       most_credits_(credits) {
   set_peer_name(std::move(name));
   hub_.connections.push_back(this);
-  const absl::StatusOr<std::uint64_t> number = hub_.sockets.add(socket_.get(), *this);
+  const absl::StatusOr<std::uint64_t> number = hub_.sockets.add(channel_.socket(), *this);
   if (number.ok()) {
     number_ = *number;
   } else {
@@ -63,7 +67,9 @@ TcpConnection::~TcpConnection() {
   std::unique_lock lock(hub_.mutex);
   const TimePoint end = clock_now() + hub_.options.linger;
   while (reason_.ok() && !writer_.empty() && clock_now() < end) {
-    pollfd file = {.fd = socket_.get(), .events = POLLOUT, .revents = 0};
+    const bool sends = wants_ == Sockets::Wants::kReadingAndWriting;
+    pollfd file = {
+        .fd = channel_.socket(), .events = static_cast<short>(sends ? POLLOUT : POLLIN), .revents = 0};
     lock.unlock();  // the socket may be closed meanwhile, which poll() survives
     ::poll(&file, 1, kClosingCheckMs);
     lock.lock();
@@ -111,7 +117,7 @@ void TcpConnection::on_polled(const Event& event) {
 
 void TcpConnection::tick() {
   if (!reason_.ok()) return;
-  const Acknowledged known = acknowledged(socket_.get());
+  const Acknowledged known = acknowledged(channel_.socket());
   if (known.silent < hub_.options.peer_timeout / 4) {
     silent_looks_ = 0;
     return;
@@ -127,8 +133,11 @@ void TcpConnection::tick() {
   const bool is_silent = known.is_shut ? known.unanswered_probes >= kMostUnansweredProbes
                                        : known.silent >= hub_.options.peer_timeout;
   if (is_silent && silent_looks_ >= kLooksBeforeItIsGone) {
-    fail({.reason = absl::DeadlineExceededError(
-              fmt::format("its host has not answered for {} ms", known.silent.count()))});
+    fail({.reason = absl::DeadlineExceededError(fmt::format("{} for {} ms",
+                                                            channel_.waits_for_handshake()
+                                                                ? "it has not answered the handshake of TLS"
+                                                                : "its host has not answered",
+                                                            known.silent.count()))});
   }
 }
 
@@ -160,12 +169,12 @@ void TcpConnection::fail(End how) {
   });
   if (how.refused_request) raise(*how.refused_request);
   raise({.kind = Event::Kind::kDisconnected, .result = OperationResult::kPeerGone});
-  if (number_ != 0) hub_.sockets.remove(number_, socket_.get());
+  if (number_ != 0) hub_.sockets.remove(number_, channel_.socket());
   if (how.parts_well && !writer_.needs_others_memory()) {
-    hub_.leaving.emplace_back(hub_.sockets, std::move(socket_), std::move(writer_),
+    hub_.leaving.emplace_back(hub_.sockets, std::move(channel_), std::move(writer_),
                               clock_now() + hub_.options.linger);
   }
-  socket_.reset();
+  channel_.reset();
   writer_ = FrameWriter();
   make_known_that_there_is_room();
 }
@@ -300,7 +309,7 @@ void TcpConnection::ask(Request& read) {
 
 void TcpConnection::send() {
   if (!reason_.ok()) return;
-  const int error = writer_.empty() ? 0 : writer_.send(socket_.get());
+  const int error = writer_.empty() ? 0 : writer_.send(channel_);
   if (error != 0 && error != EAGAIN) {
     complete();
     // What the peer has said before it went tells more; behind it receive() finds the end.
@@ -308,11 +317,8 @@ void TcpConnection::send() {
     receive();
     return fail({.reason = has_gone(error)});
   }
-  if (waits_to_write_ == writer_.empty()) {
-    waits_to_write_ = !writer_.empty();
-    hub_.sockets.want(number_, socket_.get(),
-                      waits_to_write_ ? Sockets::Wants::kReadingAndWriting : Sockets::Wants::kReading);
-  }
+  const Sockets::Wants wants = channel_.wants(!writer_.empty());
+  if (std::exchange(wants_, wants) != wants) hub_.sockets.want(number_, channel_.socket(), wants);
   complete();
 }
 
@@ -336,16 +342,17 @@ void TcpConnection::progress() {
 }
 
 void TcpConnection::receive() {
-  for (std::size_t total = 0; total < kMostReceivedBytes && reason_.ok() && !has_refused_;) {
+  channel_.begin_receiving();
+  for (std::size_t total = 0; reason_.ok() && !has_refused_;) {
     const std::span<std::byte> room = reader_.room(hub_.buffer);
-    const std::ptrdiff_t count = tcp::receive(socket_.get(), room);
+    const std::ptrdiff_t count = channel_.receive(room);
     if (count == -EAGAIN) return;
     if (count <= 0) return fail({.reason = has_gone(static_cast<int>(-count))});
     hub_.has_worked = true;
     const absl::Status status = reader_.received(static_cast<std::size_t>(count), *this);
     if (!status.ok() && !has_refused_ && reason_.ok()) return fail({.reason = status, .parts_well = true});
-    if (static_cast<std::size_t>(count) < room.size()) return;  // there was no more
     total += static_cast<std::size_t>(count);
+    if (total >= kMostReceivedBytes) channel_.take_no_more();
   }
 }
 

@@ -24,7 +24,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
+#include "transport/tcp/channel.hpp"
 #include "transport/tcp/frame_reader.hpp"
 #include "transport/tcp/frame_writer.hpp"
 #include "transport/tcp/grants.hpp"
@@ -38,7 +38,7 @@ namespace verbena::transport::tcp {
 class TcpConnection final : public Connection, public SocketUser, private FrameUser {
  public:
   /// `credits`: those that the peer gives. With the lock held.
-  TcpConnection(Hub& hub, base::FileDescriptor socket, std::uint32_t credits, std::string name);
+  TcpConnection(Hub& hub, Channel channel, std::uint32_t credits, std::string name);
   ~TcpConnection() override;
 
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override;
@@ -97,9 +97,9 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   void make_known_that_there_is_room();
 
   Hub& hub_;
-  base::FileDescriptor socket_;
+  Channel channel_;
   std::uint64_t number_ = 0;  ///< of the socket in hub_.sockets
-  bool waits_to_write_ = false;
+  Sockets::Wants wants_ = Sockets::Wants::kReading;
   bool is_taken_ = false;
   std::deque<Hub::Pending> held_;  ///< events before it was taken
 

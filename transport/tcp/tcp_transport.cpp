@@ -84,15 +84,17 @@ class Buffer {
 
 class TcpTransport final : public Transport {
  public:
-  TcpTransport(const TcpOptions& options, Sockets sockets, base::FileDescriptor wake_up)
+  TcpTransport(const TcpOptions& options, std::unique_ptr<const TlsContext> tls, Sockets sockets,
+               base::FileDescriptor wake_up)
       : options_(options),
+        tls_(std::move(tls)),
         spin_(has_one_processor() ? Duration::zero() : Duration(options.spin)),
         wake_up_(std::move(wake_up)),
         hub_{.options = options_, .sockets = std::move(sockets), .buffer = buffer_.bytes()},
         doorman_(
-            options_, hub_.sockets,
-            [this](base::FileDescriptor socket, std::uint32_t credits, const std::string& name) {
-              accepted_.push_back(std::make_unique<TcpConnection>(hub_, std::move(socket), credits, name));
+            options_, tls_.get(), hub_.sockets,
+            [this](Channel channel, std::uint32_t credits, const std::string& name) {
+              accepted_.push_back(std::make_unique<TcpConnection>(hub_, std::move(channel), credits, name));
             }) {}
   ~TcpTransport() override;
 
@@ -130,6 +132,7 @@ class TcpTransport final : public Transport {
   void sleep(TimePoint deadline);
 
   const TcpOptions options_;
+  const std::unique_ptr<const TlsContext> tls_;  ///< nullptr: nothing is encrypted
   const Duration spin_;
   const base::FileDescriptor wake_up_;
   const Buffer buffer_;
@@ -207,13 +210,13 @@ absl::StatusOr<std::unique_ptr<Connection>> TcpTransport::connect(const std::str
   const auto places = resolve_all(*parsed, address);
   if (!places.ok()) return places.status();
   RETURN_IF_ERROR(start_io_thread());
-  auto met = meet_listener(address, *places, deadline, options_);
+  auto met = meet_listener(address, *places, deadline, options_, tls_.get());
   if (!met.ok()) return met.status();
   const std::string name = fmt::format("process {} at {}", met->listener.process,
                                        host_of(reinterpret_cast<const sockaddr&>(met->place)));
   const std::lock_guard lock(hub_.mutex);
   auto connection =
-      std::make_unique<TcpConnection>(hub_, std::move(met->socket), met->listener.credits, name);
+      std::make_unique<TcpConnection>(hub_, std::move(met->channel), met->listener.credits, name);
   connection->take();
   return connection;
 }
@@ -351,13 +354,15 @@ absl::Status check_options(const TcpOptions& options) {
     return refuse("max_message_bytes", options.max_message_bytes, "from 64 to 1048576");
   if (options.spin.count() < 0 || options.linger.count() < 0)
     return absl::InvalidArgumentError("tcp: spin and linger must not be negative");
+  if (options.tls && options.secret == nullptr)
+    return absl::InvalidArgumentError("tcp: tls needs a secret, from which its keys follow");
   if (options.peer_timeout.count() < 20)
     return absl::InvalidArgumentError("tcp: peer_timeout must be at least 20 ms");
   return absl::OkStatus();
 }
 
 TcpOptions tcp_options(const BackendOptions& options) {
-  TcpOptions mine{.secret = options.secret};
+  TcpOptions mine{.secret = options.secret, .tls = options.tls};
   if (options.shares_cores) mine.spin = std::chrono::microseconds(0);
   mine.send_depth = std::max(mine.send_depth, options.send_depth);
   return mine;
@@ -369,6 +374,7 @@ Backend backend() {
   return {.scheme = "tcp",
           .summary = "TCP between hosts, without a device",
           .reach = Reach::kHosts,
+          .can_encrypt = true,
           .make = [](const BackendOptions& options) { return make_tcp_transport(tcp_options(options)); },
           .own_host = own_address};
 }
@@ -381,7 +387,14 @@ absl::StatusOr<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& 
   if (!sockets.ok()) return sockets.status();
   base::FileDescriptor wake_up(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_up.valid()) return absl::ErrnoToStatus(errno, "no event file can be made (eventfd)");
-  return std::make_unique<tcp::TcpTransport>(options, *std::move(sockets), std::move(wake_up));
+  std::unique_ptr<const tcp::TlsContext> tls;
+  if (options.tls) {
+    absl::StatusOr<std::unique_ptr<tcp::TlsContext>> made = tcp::TlsContext::create();
+    if (!made.ok()) return made.status();
+    tls = *std::move(made);
+  }
+  return std::make_unique<tcp::TcpTransport>(options, std::move(tls), *std::move(sockets),
+                                             std::move(wake_up));
 }
 
 }  // namespace verbena::transport

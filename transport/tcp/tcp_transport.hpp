@@ -8,7 +8,7 @@
 // transport's own while it does not (io_thread.hpp). No memory is mapped, also between processes of one host.
 //
 // The transport accepts a peer that has the secret given in the transport's options; if there is none, any
-// peer (introduction.hpp). What follows is neither encrypted nor signed.
+// peer (introduction.hpp). What follows is neither encrypted nor signed, unless `tls` is set (tls.hpp).
 #pragma once
 
 #include <chrono>
@@ -24,6 +24,10 @@ namespace verbena::transport {
 struct TcpOptions {
   /// What a peer must prove to have. nullptr: nothing; any peer that reaches the listener is accepted.
   std::shared_ptr<const Secret> secret = nullptr;
+
+  /// What travels between two processes that have met is encrypted, and what was changed on the way ends the
+  /// connection. The same at both ends. It needs a secret.
+  bool tls = false;
 
   /// How long wait() may look for work before it blocks. Longer: a peer that answers within it costs no
   /// system call to sleep. Shorter: less processor taken from others. Not used on a host with one

@@ -546,7 +546,11 @@ Backend backend() {
   return {.scheme = "verbs",
           .summary = "RDMA (InfiniBand, RoCE, iWARP) between hosts",
           .reach = Reach::kHosts,
-          .make = [](const BackendOptions& options) { return make_verbs_transport(verbs_options(options)); },
+          .make = [](const BackendOptions& options) -> absl::StatusOr<std::unique_ptr<Transport>> {
+            if (options.tls)
+              return absl::InvalidArgumentError("verbs does not encrypt what travels; tcp can");
+            return make_verbs_transport(verbs_options(options));
+          },
           .find_device = find_device};
 }
 

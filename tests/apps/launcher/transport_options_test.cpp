@@ -56,6 +56,19 @@ TEST_F(AddedBackendTest, IsToldWhatItCannotDoByItsName) {
             "--addresses is for --transport verbs; over loopback --job is enough");
 }
 
+TEST(TransportOptionsTest, EncryptionIsRefusedWhereItCannotBeHad) {
+  const auto refusal = [](const TransportOptions& options) { return std::string(check(options).message()); };
+  EXPECT_EQ(refusal({.transport = "verbs", .tls = true}),
+            "--tls is for --transport tcp; verbs does not encrypt what travels");
+  EXPECT_THAT(refusal({.transport = "tcp", .tls = true, .no_secret = true}), HasSubstr("needs a secret"));
+  EXPECT_EQ(refusal({.transport = "tcp", .tls = true}), "");
+  EXPECT_EQ(refusal({.transport = "shm", .tls = true}), "") << "nothing leaves the host";
+  EXPECT_THAT(refusal({.device = "mlx5_0", .tls = true}), HasSubstr("one of the two"));
+  EXPECT_EQ(decided({.tls = true}, transport::Reach::kHosts).transport, "tcp");
+  EXPECT_EQ(decided({}, transport::Reach::kHosts).transport, "verbs");
+  EXPECT_FALSE((*transport::find_backend("verbs"))->make({.tls = true}).ok());
+}
+
 TEST(TransportOptionsTest, AnUnknownTransportIsRefusedWithTheKnownOnes) {
   TransportOptions options;
   EXPECT_TRUE(check(options).ok()) << "no transport has been chosen yet";
