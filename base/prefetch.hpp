@@ -24,8 +24,15 @@ inline constexpr std::size_t kKeysTogether = 64;
 }
 /// `address` will be written soon. Any address is allowed.
 [[gnu::always_inline]] inline void prefetch_to_write(const void* address) {
+#if defined(__x86_64__)
+  // Compilers would emit an instruction that fetches the line to be read: if another core has it, too, the
+  // write would have to wait once more, until that core has given it up. This one fetches it for this core
+  // alone. A processor that does not know it does nothing.
+  asm volatile("prefetchw (%0)" : : "r"(address));  // NOLINT(hicpp-no-assembler)
+#else
   __builtin_prefetch(address, 1);
   asm volatile("");  // NOLINT(hicpp-no-assembler)
+#endif
 }
 
 }  // namespace verbena::base

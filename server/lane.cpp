@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "base/row_additions.hpp"
 #include "base/word_copy.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/importance.hpp"
@@ -42,6 +43,10 @@ constexpr std::uint8_t bit_of(std::uint32_t worker) {
 
 constexpr int kTasksPerPoll = 16;
 constexpr std::size_t kPrefetchRecords = 4;
+/// Of how many records the rows are fetched while others are added to theirs; of long rows, of so many as
+/// have so many bytes.
+constexpr std::size_t kAddedTogether = 32;
+constexpr std::size_t kBytesTogether = 2048;
 /// For a key of a call: how many keys ahead its place in the index is fetched. And its row, also for records
 /// that name their rows.
 constexpr std::size_t kIndexAhead = 32;
@@ -326,6 +331,10 @@ void Lane::apply_by_row(Table& table, std::size_t records, std::span<const std::
 }
 
 void Lane::apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload) {
+  if (table.rule.is_addition() && !table.measured) [[likely]] {
+    visit_value_type(table.rule.type(), [&]<class Value>() { add_dense<Value>(table, records, payload); });
+    return;
+  }
   const std::size_t stride = table.shard->stride_bytes;
   const LanePart& part = table.part;
   for (std::size_t i = 0; i < records; ++i) {
@@ -339,6 +348,43 @@ void Lane::apply_dense(Table& table, std::size_t records, std::span<const std::b
     if (!part.keys.contains(key)) [[unlikely]]
       continue;
     apply_to(table, part.range.row_of(key), protocol::record_values(payload, stride, i));
+  }
+}
+
+/// As apply_dense(), where nothing has to be known of one record before the next one: the records of a group
+/// are looked at, and their rows fetched, while those of the group before it are added, in their order.
+template <class Value>
+void Lane::add_dense(Table& table, std::size_t records, std::span<const std::byte> payload) {
+  struct Group {
+    std::array<base::RowAddition<Value>, kAddedTogether> additions;
+    std::size_t count = 0;
+  };
+  const std::size_t stride = table.shard->stride_bytes;
+  const std::size_t together = std::clamp<std::size_t>(kBytesTogether / stride, 1, kAddedTogether);
+  const LanePart part = table.part;
+  const StoredRows& rows = *part.rows;
+  const auto look_at = [&](std::size_t begin, Group& group) {
+    const std::size_t end = std::min(begin + together, records);
+    group.count = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const Key key = protocol::record_key(payload, stride, i);
+      if (!part.keys.contains(key)) [[unlikely]]
+        continue;  // as in apply_dense()
+      const Row row = part.range.row_of(key);
+      if (table.eager) mark_dirty(table, row);
+      rows.prefetch(row);
+      group.additions[group.count++] = {
+          .to = reinterpret_cast<Value*>(rows.values(row)),
+          .update = reinterpret_cast<const Value*>(protocol::record_values(payload, stride, i))};
+    }
+  };
+  std::array<Group, 2> groups;
+  look_at(0, groups[0]);
+  for (std::size_t begin = 0, turn = 0; begin < records; begin += together, turn ^= 1) {
+    look_at(begin + together, groups[turn ^ 1]);
+    const Group& group = groups[turn];
+    base::add_rows(std::span<const base::RowAddition<Value>>(group.additions).first(group.count),
+                   table.rule.width());
   }
 }
 

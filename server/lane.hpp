@@ -293,6 +293,8 @@ class Lane {
   void apply_by_row(Table& table, std::size_t records, std::span<const std::byte> payload,
                     const protocol::PushOrigin& origin);
   void apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload);
+  template <class Value>
+  void add_dense(Table& table, std::size_t records, std::span<const std::byte> payload);
   void apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload,
                     const protocol::PushOrigin& origin);
   void apply_to(Table& table, protocol::Row row, const std::byte* update);

@@ -24,7 +24,9 @@ namespace verbena::worker {
 
 namespace {
 
-constexpr std::uint64_t kRowsUntilPoll = 128;
+constexpr std::uint64_t kRowsUntilPoll = 64;
+/// Of so many looks at the transport by hot paths, one is a whole poll().
+constexpr std::uint32_t kLooksUntilPoll = 8;
 constexpr std::uint64_t kRowsUntilRefill = 128;
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
 /// The most that one turn of a waiting loop counts toward the timeout. If a turn took longer, this process
@@ -223,9 +225,25 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
 }
 
 bool SessionCore::poll() {
-  rows_until_poll_ = kRowsUntilPoll;
   mending_.step();
+  return go_on(transport_->poll(events_));
+}
+
+/// Most looks bring nothing, and are over with that. What no event tells of waits for a poll().
+void SessionCore::look() {
+  if (++looks_ == kLooksUntilPoll) {
+    poll();
+    return;
+  }
+  rows_until_poll_ = kRowsUntilPoll;
   const std::size_t count = transport_->poll(events_);
+  if (count > 0) go_on(count);
+}
+
+/// With the first `count` of events_, and with what waits.
+bool SessionCore::go_on(std::size_t count) {
+  rows_until_poll_ = kRowsUntilPoll;
+  looks_ = 0;
   for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   for (const std::unique_ptr<ServerLink>& link : links_) {
     if (link->is_dead || link->state == ServerLink::State::kLost) continue;
@@ -971,7 +989,9 @@ void SessionCore::give_up(const absl::Status& why) {
 }
 
 void SessionCore::fail(absl::Status status) {
-  if (status_.ok()) status_ = std::move(status);
+  if (!status_.ok()) return;
+  status_ = std::move(status);
+  start_epoch();
 }
 
 void SessionCore::note_lost(const absl::Status& why) {

@@ -68,14 +68,22 @@ class SessionCore {
   bool poll();
   /// For a user who does not wait in a call: poll(), and a look at the servers' signs of life.
   absl::Status look_around();
-  /// Called on hot paths: polls once in so many rows. A call for many more rows still polls only once: after
-  /// that, what has been pushed here since the last poll is as fresh as it can be.
+  /// Called on hot paths: looks once in so many rows whether there is something to poll for. A call for many
+  /// more rows still looks only once: after that, what has been pushed here since the last look is as fresh
+  /// as it can be.
   void poll_sometimes(std::uint64_t rows) {
     if (rows_until_poll_ <= rows) {
-      poll();
+      look();
     } else {
       rows_until_poll_ -= rows;
     }
+  }
+  /// For a pull of one row: false if poll_sometimes() would poll now; otherwise it counts the row.
+  [[nodiscard]] bool may_read_a_row() {
+    if (rows_until_poll_ <= 1) return false;
+    --rows_until_poll_;
+    ++counters_.rows_pulled;
+    return true;
   }
   /// Drives the session until `ready`. `what` completes "waited for …". `pause`, if given, waits for what no
   /// event tells, for a short time at most; it is told how long this call has waited.
@@ -145,7 +153,7 @@ class SessionCore {
   /// table.
   [[nodiscard]] consistency::Clock barrier_clock() const { return barrier_clock_; }
   /// Changes whenever anything changes that determines what a read may see: the clock, the lanes' min clocks,
-  /// which updates are outstanding.
+  /// which updates are outstanding; and when the session fails.
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   void start_epoch() { ++epoch_; }
   [[nodiscard]] transport::TimePoint now() const { return transport_->now(); }
@@ -173,6 +181,8 @@ class SessionCore {
 
   SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport);
 
+  void look();
+  bool go_on(std::size_t count);
   absl::Status join(transport::TimePoint deadline);
   absl::Status connect_to(std::uint32_t server, transport::TimePoint deadline);
   void control(ServerLink& link, const protocol::ControlMessage& message);
@@ -251,6 +261,7 @@ class SessionCore {
   bool is_cutting_ = false;
   std::uint64_t epoch_ = 1;
   std::uint64_t rows_until_poll_ = 1;
+  std::uint32_t looks_ = 0;  ///< that have brought nothing since the last poll()
   std::uint64_t rows_until_refill_ = 1;
   /// The events of one poll(). A member, since constructing them takes longer than most polls. The handling
   /// of an event never calls poll().

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -139,6 +140,113 @@ TEST(SessionTest, WrongCallsAreRefusedAndHarmless) {
     });
     EXPECT_TRUE(result.first_error().ok()) << result.first_error();
   }
+}
+
+/// A row that has been pulled before is pulled in a few instructions. They see whatever makes a pull wrong,
+/// or makes it find something else.
+TEST(SessionTest, OneRowAgainAndAgainIsLookedAtAsAnyOther) {
+  constexpr std::uint64_t kRows = 40;
+  for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
+    for (const ConsistencyModel& model : {ConsistencyModel(Essp{1}), ConsistencyModel(Bsp{})}) {
+      SCOPED_TRACE(to_string(model));
+      const ClusterResult result = run_cluster(
+          {.servers = 2, .workers = 1, .lanes = 2, .read_path = path}, [&](Session& session) -> absl::Status {
+            auto opened =
+                session.table<float>({.name = "rows", .rows = kRows, .width = 40, .consistency = model});
+            RETURN_IF_ERROR(opened.status());
+            Table<float>& table = *opened;
+            std::vector<float> all(kRows * 40);
+            for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(i);
+            RETURN_IF_ERROR(table.push(KeyRange{0, kRows}, all));
+            for (int round = 0; round < 2; ++round) {
+              RETURN_IF_ERROR(session.barrier());
+              RETURN_IF_ERROR(table.pull(KeyRange{0, kRows}, all));
+            }
+            std::vector<float> values(41);
+            const auto pull = [&](Key key, std::size_t width) {
+              return table.pull(std::span(&key, 1), std::span(values).first(width));
+            };
+            const std::uint64_t pulled = session.statistics().rows_pulled;
+            const auto counted = [&] {
+              const std::vector<std::uint64_t> reads = session.statistics().staleness.reads_by_lag;
+              return std::accumulate(reads.begin(), reads.end(), std::uint64_t{0});
+            };
+            const std::uint64_t counted_before = counted();
+            for (std::uint64_t i = 0; i < 3 * kRows;
+                 ++i) {  // each key after another one of its lane, and not
+              const Key key = i < kRows ? i : i * 7 % kRows;
+              values.assign(41, -1);
+              RETURN_IF_ERROR(pull(key, 40));
+              for (std::size_t k = 0; k < 40; ++k)
+                EXPECT_EQ(values[k], static_cast<float>(key * 40 + k)) << key;
+              EXPECT_EQ(values[40], -1);
+              EXPECT_EQ(pull(kRows, 40).code(), absl::StatusCode::kInvalidArgument);
+              EXPECT_EQ(pull(UINT64_MAX - key, 40).code(), absl::StatusCode::kInvalidArgument);
+              EXPECT_EQ(pull(key, 39).code(), absl::StatusCode::kInvalidArgument);
+              EXPECT_EQ(pull(key, 41).code(), absl::StatusCode::kInvalidArgument);
+            }
+            EXPECT_EQ(session.statistics().rows_pulled - pulled, 3 * kRows);
+            EXPECT_EQ(counted() - counted_before, 3 * kRows);
+            std::jthread([&] {
+              EXPECT_EQ(pull(3, 40).code(), absl::StatusCode::kFailedPrecondition);
+            }).join();
+            // This worker's own update, before it is sent, while it is under way, and when it is applied.
+            const std::vector<float> ones(40, 1);
+            for (int clock = 0; clock < 4; ++clock) {
+              for (int again = 0; again < 3; ++again) {
+                RETURN_IF_ERROR(pull(3, 40));
+                EXPECT_EQ(values[0], 120 + clock);
+              }
+              const Key key = 3;
+              RETURN_IF_ERROR(table.push(std::span(&key, 1), ones));
+              for (int again = 0; again < 3; ++again) {
+                RETURN_IF_ERROR(pull(3, 40));
+                EXPECT_EQ(values[0], 121 + clock);
+              }
+              RETURN_IF_ERROR(session.clock());
+            }
+            return absl::OkStatus();
+          });
+      EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+    }
+  }
+}
+
+/// Who only pulls single rows that it has hears of others, too: of their pushes, and of the server's end.
+TEST(SessionTest, OneRowAgainAndAgainIsAsFreshAsAnyOther) {
+  ServerThreads servers({.servers = 1, .workers = 2, .read_path = ReadPath::kCached});
+  auto reader = Session::connect(servers.session_options(0));
+  auto pusher = Session::connect(servers.session_options(1));
+  ASSERT_TRUE(reader.ok() && pusher.ok());
+  const TableOptions options{.name = "rows", .rows = 10, .width = 1, .consistency = Essp{5}};
+  auto read = (*reader)->table<float>(options);
+  auto pushed = (*pusher)->table<float>(options);
+  ASSERT_TRUE(read.ok() && pushed.ok());
+  const Key key = 3;
+  const std::vector<float> one{1};
+  std::vector<float> value(1);
+  const auto pull_until = [&](const std::function<bool(const absl::Status&)>& is_there) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    absl::Status status;
+    while (!is_there(status) && std::chrono::steady_clock::now() < end)
+      status = read->pull(std::span(&key, 1), value);
+    return status;
+  };
+  ASSERT_TRUE(read->pull(std::span(&key, 1), value).ok());  // subscribes
+  for (int clock = 1; clock <= 3; ++clock) {
+    ASSERT_TRUE((*reader)->clock().ok());
+    ASSERT_TRUE(pushed->push(std::span(&key, 1), one).ok());
+    ASSERT_TRUE((*pusher)->clock().ok());
+    const absl::Status status =
+        pull_until([&](const absl::Status&) { return value[0] == static_cast<float>(clock); });
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(value[0], clock);
+  }
+  servers.stop(0);
+  const absl::Status status = pull_until([](const absl::Status& pulled) { return !pulled.ok(); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  for (int again = 0; again < 200; ++again)
+    EXPECT_EQ(read->pull(std::span(&key, 1), value), status) << "pull " << again << " after it";
 }
 
 TEST(SessionTest, WrongTablesAreRefused) {

@@ -199,6 +199,32 @@ TEST_F(LaneTest, KeysOfOthersAreLeftAlone) {
   EXPECT_TRUE(told[0].rows.contains(101));
 }
 
+/// More records than are looked at together, of few rows, some of them of others: to the bit what one after
+/// the other would give.
+TEST_F(LaneTest, ManyUpdatesAreAddedInTheirOrder) {
+  for (const std::size_t records : {0U, 1U, 31U, 32U, 33U, 64U, 500U}) {
+    SCOPED_TRACE(records);
+    start(Essp{1}, 1);
+    std::mt19937 random(3);
+    std::vector<std::pair<Key, float>> rows;
+    std::map<Key, float> expected;
+    for (std::size_t i = 0; i < records; ++i) {
+      const Key key = kFirst - 1 + random() % (kRows + 2);
+      const float value = static_cast<float>(random() % 100'000) / 7;
+      rows.emplace_back(key, value);
+      if (shard_->range.has(key)) expected[key] += value;
+    }
+    subscribe(0, {kFirst + 1});
+    updates(0, rows);
+    clock(0, 1);
+    const std::vector<Told> told = poll(0);
+    for (Key key = kFirst; key < kFirst + kRows; ++key) EXPECT_EQ(row(key), expected[key]) << key;
+    ASSERT_EQ(told.size(), 1U);
+    EXPECT_EQ(told[0].rows, (std::map<Key, float>{{kFirst + 1, expected[kFirst + 1]}}));
+    EXPECT_EQ(messages_.back().users, 0U);
+  }
+}
+
 TEST_F(LaneTest, SspAppliesAtOnceBspHoldsBack) {
   start(Ssp{1}, 2);
   updates(0, {{100, 1}, {119, 2}});

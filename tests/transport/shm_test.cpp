@@ -253,6 +253,70 @@ TEST(ShmHostility, AReadableRegionCannotBeWrittenByThePeer) {
   EXPECT_EQ(host.process->wait(), 0);
 }
 
+/// What a request of a batch will read is fetched before the request is checked. One that names nothing that
+/// may be read, wherever that would be, fails when it is its turn, and not before.
+TEST(ShmTransport, ARequestIsCheckedWhenItIsItsTurn) {
+  constexpr std::size_t kRows = 12;
+  constexpr std::size_t kRowBytes = 400;
+  Node owner = make_node();
+  const std::string address = "shm:" + fresh_name();
+  ASSERT_TRUE(owner.transport->listen(address).ok());
+  const auto source = owner.region(kRows * kRowBytes, Access::kRemoteRead);
+  const auto hidden = owner.region(kRows * kRowBytes, Access::kRemoteWrite);
+  for (std::size_t i = 0; i < source->bytes().size(); ++i) source->bytes()[i] = std::byte(i % 251);
+  using Spoil = std::function<void(WorkRequest&, const RemoteDescriptor&)>;
+  const std::vector<Spoil> kSpoils = {
+      [](WorkRequest&, const RemoteDescriptor&) {},
+      [](WorkRequest& request, const RemoteDescriptor&) { request.remote.address = 0; },
+      [](WorkRequest& request, const RemoteDescriptor&) { request.remote.address = ~std::uint64_t{0}; },
+      [](WorkRequest& request, const RemoteDescriptor&) {
+        request.remote.address += std::uint64_t{1} << 40U;
+      },
+      [](WorkRequest& request, const RemoteDescriptor&) { request.remote.key = 0; },
+      [](WorkRequest& request, const RemoteDescriptor&) { request.remote.key = ~std::uint64_t{0}; },
+      [](WorkRequest& request, const RemoteDescriptor&) { request.remote.length_bytes = 1; },
+      [](WorkRequest& request, const RemoteDescriptor& other) { request.remote = other; }};
+  for (std::size_t spoil = 0; spoil < kSpoils.size(); ++spoil) {
+    for (const std::size_t wrong : {0U, 3U, 4U, 11U}) {
+      SCOPED_TRACE(fmt::format("request {} is wrong in way {}", wrong, spoil));
+      Node reader = make_node();
+      const std::unique_ptr<Connection> other_end = meet(reader, owner, address);
+      ASSERT_NE(other_end, nullptr);
+      const auto granted = other_end->grant(*source);
+      const auto granted_hidden = other_end->grant(*hidden);
+      ASSERT_TRUE(granted.ok() && granted_hidden.ok());
+      const auto local = reader.region(kRows * kRowBytes, Access::kLocal);
+      std::vector<WorkRequest> requests;
+      for (std::size_t i = 0; i < kRows; ++i) {
+        requests.push_back({.opcode = Opcode::kRead,
+                            .signaled = true,
+                            .id = i,
+                            .local = local->bytes().subspan(i * kRowBytes, kRowBytes),
+                            .region = local.get(),
+                            .remote = granted->slice(i * kRowBytes, kRowBytes)});
+      }
+      kSpoils[spoil](requests[wrong], *granted_hidden);
+      const std::size_t taken = reader.connection->post(requests);
+      const bool is_well = spoil == 0;
+      EXPECT_EQ(taken, is_well ? kRows : wrong + 1);
+      reader.poll();
+      const std::vector<Node::Seen> completions = reader.of(Kind::kCompletion);
+      ASSERT_EQ(completions.size(), taken);
+      for (std::size_t i = 0; i < taken; ++i) {
+        EXPECT_EQ(completions[i].event.id, i);
+        EXPECT_EQ(completions[i].event.result,
+                  is_well || i < wrong ? OperationResult::kOk : OperationResult::kAccessDenied);
+      }
+      const std::size_t read_bytes = (is_well ? kRows : wrong) * kRowBytes;
+      const std::span<std::byte> read = local->bytes().first(read_bytes);
+      const std::span<std::byte> not_read = local->bytes().subspan(read_bytes);
+      EXPECT_TRUE(std::equal(read.begin(), read.end(), source->bytes().begin()));
+      EXPECT_TRUE(
+          std::all_of(not_read.begin(), not_read.end(), [](std::byte byte) { return byte == std::byte{0}; }));
+    }
+  }
+}
+
 TEST(ShmHostility, AnotherUserIsNotLetIn) {
   if (::getuid() != 0) GTEST_SKIP() << "only root can become another user";
   const std::string name = fresh_name();

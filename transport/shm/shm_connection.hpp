@@ -119,6 +119,7 @@ class ShmConnection final : public Connection, private SocketUser {
   std::optional<OperationResult> carry_out(const WorkRequest& request, bool& published);
   std::optional<OperationResult> send_message(const WorkRequest& request, bool& published);
   OperationResult copy(const WorkRequest& request);
+  void prefetch_source(const WorkRequest& request);
   std::optional<OperationResult> check_room(bool for_message);
   std::byte* locate(const RemoteDescriptor& remote, std::size_t bytes, Access right);
   Grant* find(std::uint64_t key);

@@ -429,11 +429,12 @@ std::size_t ShmTransport::poll(std::span<Event> events) {
   }
   const std::size_t connections = hub_.connections.size();
   std::span<std::byte> space = message_space_;
-  for (std::size_t i = 0; i < connections && count < events.size(); ++i) {
-    ShmConnection& connection = *hub_.connections[(first_polled_ + i) % connections];
-    count += connection.poll(events.subspan(count), space);
+  std::size_t next = first_polled_++;
+  for (std::size_t i = 0; i < connections && count < events.size(); ++i, ++next) {
+    if (next >= connections) next = 0;
+    count += hub_.connections[next]->poll(events.subspan(count), space);
   }
-  first_polled_ = connections == 0 ? 0 : (first_polled_ + 1) % connections;
+  if (first_polled_ >= connections) first_polled_ = 0;
   return count;
 }
 

@@ -103,19 +103,60 @@ class TypedTable final : public Base {
   /// false if memory is short.
   template <class Keys>
   bool add_up(const Keys& keys, const std::byte* updates) {
-    const protocol::UpdateRule& rule = this->layout_.rule;
-    std::array<Part*, kPushedTogether> parts;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (i % kPushedTogether == 0) {
-        const std::size_t count = std::min(kPushedTogether, keys.size() - i);
-        for (std::size_t k = 0; k < count; ++k) {
-          Part& part = this->part_of(keys[i + k]);
-          parts[k] = &part;
-          if (!keys.is_range() || this->is_sparse_) part.current->prefetch(part.range.row_of(keys[i + k]));
-        }
-      }
+    for (std::size_t i = 0; i < keys.size(); i += kPushedTogether) {
+      const std::size_t end = std::min(i + kPushedTogether, keys.size());
+      const bool is_run = end - i > 1 && add_run(keys, i, end, updates);
+      if (!is_run && !add_any(keys, i, end, updates)) return false;
+    }
+    return true;
+  }
+
+  /// The keys from index `begin` to `end`. False: nothing was done, since they are not all of one dense part,
+  /// or its buffer has no room for them at hand.
+  template <class Keys>
+  [[gnu::always_inline]] bool add_run(const Keys& keys, std::size_t begin, std::size_t end,
+                                      const std::byte* updates) {
+    if (this->is_sparse_) return false;
+    Part& part = this->part_of(keys[begin]);
+    UpdateBuffer& buffer = *part.current;
+    if (!buffer.can_run(end - begin)) return false;
+    const protocol::RowRange range = part.range;
+    bool all = true;
+    for (std::size_t i = begin; i < end; ++i) {
+      all &= range.has(keys[i]);
+      if (!keys.is_range()) buffer.prefetch(range.row_of(keys[i]));
+    }
+    if (!all) return false;
+    const std::size_t row_bytes = this->layout_.row_bytes;
+    const bool predicts = this->predicts_in_cache(part);
+    UpdateBuffer::Run run(buffer);
+    for (std::size_t i = begin; i < end; ++i) {
       const Key key = keys[i];
-      Part& part = *parts[i % kPushedTogether];
+      const std::byte* const update = updates + i * row_bytes;
+      const UpdateBuffer::Found found = run.find_or_add(range.row_of(key), key);
+      if (found.fresh) {
+        copy_row(found.values, update, row_bytes);
+      } else {
+        this->layout_.rule.template combine_as<Value>(found.values, update);
+      }
+      if (predicts) predict_in_cache(part, range.row_of(key), update);
+    }
+    run.end();
+    return true;
+  }
+
+  /// The same for any keys. False: memory is short.
+  template <class Keys>
+  bool add_any(const Keys& keys, std::size_t begin, std::size_t end, const std::byte* updates) {
+    std::array<Part*, kPushedTogether> parts;
+    for (std::size_t i = begin; i < end; ++i) {
+      Part& part = this->part_of(keys[i]);
+      parts[i - begin] = &part;
+      if (!keys.is_range() || this->is_sparse_) part.current->prefetch(part.range.row_of(keys[i]));
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      const Key key = keys[i];
+      Part& part = *parts[i - begin];
       const Row row = part.range.row_of(key);
       const std::byte* const update = updates + i * this->layout_.row_bytes;
       const UpdateBuffer::Found found = part.current->find_or_add(row, key);
@@ -123,13 +164,19 @@ class TypedTable final : public Base {
       if (found.fresh) {
         copy_row(found.values, update, this->layout_.row_bytes);
       } else {
-        rule.combine_as<Value>(found.values, update);
+        this->layout_.rule.template combine_as<Value>(found.values, update);
       }
-      if (part.cache != nullptr && !this->keeps_own_apart_ && rule.predicts()) {
-        if (CachedRow* const cached = part.cache->find(row)) rule.predict_as<Value>(cached->values(), update);
-      }
+      if (predicts_in_cache(part)) predict_in_cache(part, row, update);
     }
     return true;
+  }
+
+  [[nodiscard]] bool predicts_in_cache(const Part& part) const {
+    return part.cache != nullptr && !this->keeps_own_apart_ && this->layout_.rule.predicts();
+  }
+  void predict_in_cache(const Part& part, Row row, const std::byte* update) const {
+    if (CachedRow* const cached = part.cache->find(row))
+      this->layout_.rule.template predict_as<Value>(cached->values(), update);
   }
 };
 
@@ -310,6 +357,27 @@ void FixedTable::refresh(Part& part) {
                   .allowed = readable && part.view->min_clock >= needed_min_clock() && serves(part),
                   .has_outstanding = part.awaits_own && !part.outstanding.empty(),
                   .counter = &reads_at(min_clock)};
+  part.at_once = at_once(part);
+}
+
+/// REQUIRES: part.reading is up to date.
+Part::AtOnce FixedTable::at_once(const Part& part) const {
+  const Part::Reading& reading = part.reading;
+  if (!reading.allowed || !session_.status().ok() || is_sparse_ || reads_only_what_serves_) return {};
+  const Key first = part.range.keys().first;
+  if (part.cache == nullptr) {
+    if (reading.has_outstanding) return {};
+    return {.epoch = reading.epoch,
+            .address = reinterpret_cast<std::uintptr_t>(part.mapped) - first * layout_.stride_bytes,
+            .counter = reading.counter};
+  }
+  // Rows whose own updates are kept apart need a look at these.
+  const RowCache::Places places = part.cache->places(part.range);
+  if (places.address == 0 || keeps_own_apart_) return {};
+  return {.epoch = reading.epoch,
+          .address = places.address,
+          .needed = std::max(reading.needed, reading.min_clock),
+          .counter = reading.counter};
 }
 
 CachedRow* FixedTable::cache_row(Part& part, Row row) const {
@@ -423,6 +491,13 @@ std::shared_ptr<Operation> FixedTable::make_pull(const Keys& keys, std::size_t n
 }
 
 absl::Status FixedTable::pull(std::span<const Key> keys, std::byte* out, std::size_t values) {
+  if (keys.size() == 1 && pull_at_once(keys.front(), out, values)) return absl::OkStatus();
+  return pull_list(keys, out, values);
+}
+
+/// Not inlined, so that a pull of one row saves no registers that it does not use.
+[[gnu::noinline]] absl::Status FixedTable::pull_list(std::span<const Key> keys, std::byte* out,
+                                                     std::size_t values) {
   return pull_rows(KeyList{keys}, out, values, [&](const auto& all) { return pull_now(all, 0, out); });
 }
 

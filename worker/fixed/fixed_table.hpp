@@ -181,6 +181,11 @@ class FixedTable : public TableCore {
   bool advance(FixedPull& pull);
   bool add_run(FixedPull& pull, std::size_t& staged_bytes);
   void finish_runs(FixedPull& pull);
+  /// A pull of one row, if that takes nothing but a look whether it may be read, and a copy. False: nothing
+  /// was done.
+  [[nodiscard]] bool pull_at_once(Key key, std::byte* out, std::size_t values);
+  absl::Status pull_list(std::span<const Key> keys, std::byte* out, std::size_t values);
+  [[nodiscard]] Part::AtOnce at_once(const Part& part) const;
   /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size(). Defined
   /// in pull_now.hpp, like the functions that it calls.
   template <class Keys>

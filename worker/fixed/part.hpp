@@ -40,11 +40,23 @@ struct alignas(64) Part {
     SparseView::Snapshot view;
   };
 
+  /// What a pull of one row must know, if it is one of the many that need nothing else: where the rows are,
+  /// in the cache or in the server's memory. It has been found out with `reading`, and is as good for as
+  /// long: the session is well, no read needs anything but rows of this clock, and what is cached lies in an
+  /// array.
+  struct AtOnce {
+    std::uint64_t epoch = 0;           ///< the session's; 0: no row can be read so
+    std::uintptr_t address = 0;        ///< where the row of key 0 would be; of a cached one, its clock
+    consistency::Clock needed = 0;     ///< what the clock of a cached row must be
+    std::uint64_t* counter = nullptr;  ///< as in Reading
+  };
+
   // What each read needs first is in one cache line.
   protocol::RowRange range;
-  Reading reading;
+  AtOnce at_once;
   std::unique_ptr<RowCache> cache;    ///< nullptr: each read is of the server's row, in place if it is mapped
   const std::byte* mapped = nullptr;  ///< the server's memory, row 0 at its start; nullptr: it is not mapped
+  Reading reading;
   std::unique_ptr<UpdateBuffer> current;
   std::unique_ptr<UpdateBuffer> kept;  ///< by the table's filter; nullptr: it has none
   bool awaits_own = true;              ///< a read must find all updates that this worker has sent

@@ -16,6 +16,31 @@ inline void FixedTable::copy_mapped(std::byte* to, const std::byte* from, std::s
   copy_shared_row(layout_.type, to, from, bytes);
 }
 
+/// The fewer instructions lie between two copies, the more copies the processor has under way at a time. So
+/// what pull_rows() and pull_now() find out step by step, with the same result, is compared with one number:
+/// the session's epoch, which changes when any of it changes. What an epoch does not cover is looked at: the
+/// thread, the key and the width, whether it is time to poll, and own updates, which come within an epoch.
+[[gnu::always_inline]] inline bool FixedTable::pull_at_once(Key key, std::byte* out, std::size_t values) {
+  if (!session_.is_here()) return false;  // first: all else may change under another thread's eyes
+  const Part& part = *last_part_;
+  const Part::AtOnce& here = part.at_once;
+  // A key of the part is one of the table.
+  if (here.epoch != session_.epoch() || !part.range.has(key) || values != layout_.width) return false;
+  if (part.cache != nullptr) {
+    const auto& cached =
+        *reinterpret_cast<const CachedRow*>(here.address + key * (sizeof(CachedRow) + layout_.stride_bytes));
+    if (cached.clock() < here.needed || !session_.may_read_a_row()) return false;
+    ++*here.counter;
+    copy_row(out, cached.values(), layout_.row_bytes);
+    return true;
+  }
+  if (part.has_own() || !session_.may_read_a_row()) return false;
+  ++*here.counter;
+  copy_mapped(out, reinterpret_cast<const std::byte*>(here.address + key * layout_.stride_bytes),
+              layout_.row_bytes);
+  return true;
+}
+
 template <class Keys>
 [[gnu::always_inline]] inline std::size_t FixedTable::pull_now(const Keys& keys, std::size_t from,
                                                                std::byte* out) {

@@ -33,6 +33,8 @@ class RowIndex {
     const auto found = map_.find(index_of(row));
     return found == map_.end() || found->second.generation != generation_ ? 0 : found->second.number;
   }
+  /// The numbers by row; nullptr: of a sparse part.
+  [[nodiscard]] std::uint32_t* array() const { return array_.get(); }
   /// find() or set() will be called soon.
   void prefetch(protocol::Row row) const {
     if (!is_sparse_) [[likely]] {

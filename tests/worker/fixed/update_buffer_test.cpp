@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "transport/shm/shm_transport.hpp"
@@ -72,6 +73,49 @@ TEST(UpdateBufferTest, WhatIsMovedIsInTheOtherAndNowhereElse) {
     other.clear();
     for (std::uint64_t row = 0; row < kBufferedRows; ++row) ASSERT_EQ(buffer.find(Row{row}), nullptr);
   }
+}
+
+/// Rows that come once or more, in chunks of eight records: what a run adds is what find_or_add() would have.
+TEST(UpdateBufferTest, ARunAddsWhatOneAfterTheOtherDoes) {
+  const auto transport = transport::make_shm_transport({});
+  ASSERT_TRUE(transport.ok());
+  LocalMemory memory(**transport);
+  std::mt19937 random(11);
+  const std::size_t chunk = sizeof(protocol::BulkHeader) + 8 * protocol::record_bytes(kStride);
+  UpdateBuffer buffer(kBufferedRows, kStride, chunk, memory);
+  const auto add = [](auto& to, Row row, double value, std::map<Row, double>& expected) {
+    const UpdateBuffer::Found found = to.find_or_add(row, kFirstBufferedKey + index_of(row));
+    EXPECT_EQ(found.fresh, !expected.contains(row));
+    double sum = value;
+    if (!found.fresh) {
+      std::memcpy(&sum, found.values, sizeof sum);
+      sum += value;
+    }
+    std::memcpy(found.values, &sum, sizeof sum);
+    expected[row] += value;
+  };
+  int runs = 0;
+  for (int round = 0; round < 50; ++round) {
+    std::map<Row, double> expected;
+    EXPECT_FALSE(round == 0 && buffer.can_run(1)) << "there is no memory yet";
+    for (int step = 0; step < 40; ++step) {
+      const std::size_t rows = 1 + random() % 5;
+      const bool is_run = buffer.can_run(rows);
+      EXPECT_FALSE(is_run && buffer.records() % 8 + rows > 8) << "the chunk has no room for them";
+      std::optional<UpdateBuffer::Run> run;
+      if (is_run) run.emplace(buffer);
+      for (std::size_t i = 0; i < rows; ++i) {
+        const Row row{random() % kBufferedRows};
+        is_run ? add(*run, row, step, expected) : add(buffer, row, step, expected);
+      }
+      if (is_run) run->end();
+      runs += is_run ? 1 : 0;
+      ASSERT_EQ(contents(buffer), expected);
+    }
+    buffer.clear();
+  }
+  EXPECT_GT(runs, 100);
+  EXPECT_FALSE(UpdateBuffer(RowIndex::kSparse, kStride, chunk, memory).can_run(1)) << "it has no array";
 }
 
 }  // namespace
