@@ -367,8 +367,8 @@ absl::Status check_together(const CheckpointSettings& checkpoints) {
 absl::Status check(const JobOptions& options) {
   RETURN_IF_ERROR(check(options.transport));
   RETURN_IF_ERROR(check_together(options.checkpoints));
-  if (options.spin == kNever && is_decided_for(options.transport, transport::Reach::kHosts) &&
-      backend_of(options.transport).find_device) {
+  if (options.spin == kNever && options.transport.transport != kAutoTransport &&
+      !backend_of(options.transport).leaves_cores) {
     return absl::InvalidArgumentError(
         fmt::format("--spin never: over {} who waits looks for work first; expected auto or briefly, or "
                     "another --transport",
@@ -407,10 +407,12 @@ std::string decided_read_path(const JobOptions& options) {
   if (options.read_path != kLeftOpen) return options.read_path;
   if (!options.transport.network.empty()) return kCached;
   if (is_decided_for(options.transport, transport::Reach::kHost)) return kInPlace;
-  return backend_of(options.transport).find_device
+  return backend_of(options.transport).maps_own_host
              ? fmt::format("{} of a server on its host, else {}", kInPlace, kCached)
              : kCached;
 }
+
+}  // namespace
 
 absl::Status check_gather(const Application& application, const JobOptions& options) {
   if (options.gather == kLeftOpen) return absl::OkStatus();
@@ -419,7 +421,7 @@ absl::Status check_gather(const Application& application, const JobOptions& opti
         fmt::format("--gather {}: {} has no sparse tables, whose rows are gathered; expected {}",
                     options.gather, std::string(application.name()), kLeftOpen));
   }
-  // Which transport that is may be decided later.
+  // Who decides it later asks again.
   if (options.transport.transport == kAutoTransport || decided_read_path(options) != kInPlace)
     return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -427,6 +429,8 @@ absl::Status check_gather(const Application& application, const JobOptions& opti
                   "--read-path {} or another --transport",
                   options.gather, options.transport.transport, kLeftOpen, kCached));
 }
+
+namespace {
 
 absl::Status check_checkpoints(const Application& application, const CheckpointSettings& checkpoints,
                                bool baseline) {

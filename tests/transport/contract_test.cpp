@@ -14,6 +14,7 @@
 
 #include "base/word_copy.hpp"
 #include "tests/transport/backend.hpp"
+#include "transport/backends.hpp"
 #include "transport/heartbeat.hpp"
 
 namespace verbena::transport {
@@ -324,6 +325,10 @@ TEST_P(TransportContract, MemoryIsChangedInPlaceOnlyByAPeerToWhomItIsGrantedSo) 
   ASSERT_TRUE(granted.ok()) << granted.status();
   put_at<std::uint64_t>(shared->bytes(), 64, 4711);
   std::byte* const place = client_.connection->mapped_in_place(granted->slice(64, 8));
+  const absl::StatusOr<const Backend*> backend = backend_of(address_);
+  if (backend.ok()) {
+    EXPECT_EQ(place != nullptr, (*backend)->maps_own_host);
+  }
   if (place == nullptr) return;  // nothing is mapped, as between two hosts
   EXPECT_EQ(value_at<std::uint64_t>({place, 8}), 4711U);
   put_at<std::uint64_t>({place, 8}, 0, 42);

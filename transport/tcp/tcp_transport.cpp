@@ -369,6 +369,7 @@ Backend backend() {
   return {.scheme = "tcp",
           .summary = "TCP between hosts, without a device",
           .reach = Reach::kHosts,
+          .over_sockets = true,
           .make = [](const BackendOptions& options) { return make_tcp_transport(tcp_options(options)); },
           .own_host = own_address};
 }

@@ -546,6 +546,8 @@ Backend backend() {
   return {.scheme = "verbs",
           .summary = "RDMA (InfiniBand, RoCE, iWARP) between hosts",
           .reach = Reach::kHosts,
+          .maps_own_host = true,
+          .leaves_cores = false,
           .make = [](const BackendOptions& options) { return make_verbs_transport(verbs_options(options)); },
           .find_device = find_device};
 }

@@ -140,6 +140,41 @@ TEST(JobChoicesTest, WhoSharesCoresDoesNotSpin) {
   EXPECT_TRUE(check(parsed({"--spin=briefly", "--transport=verbs"})).ok());
 }
 
+class WithSparseTables final : public Application {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "sparse"; }
+  [[nodiscard]] std::string_view description() const override { return ""; }
+  [[nodiscard]] std::string_view throughput_unit() const override { return ""; }
+  [[nodiscard]] std::string_view main_objective() const override { return ""; }
+  void add_options(CLI::App& /*command*/) override {}
+  [[nodiscard]] bool has_sparse_tables() const override { return true; }
+  [[nodiscard]] Files files() const override { return {}; }
+  absl::Status check(std::uint32_t /*workers*/) override { return absl::OkStatus(); }
+  [[nodiscard]] std::int64_t iterations() const override { return 1; }
+  [[nodiscard]] std::map<std::string, double> objectives(
+      const std::map<std::string, double>& /*sums*/) const override {
+    return {};
+  }
+  absl::Status run_worker(WorkerContext& /*context*/) const override { return absl::OkStatus(); }
+  absl::Status run_baseline(BaselineContext& /*context*/) const override { return absl::OkStatus(); }
+};
+
+TEST(JobChoicesTest, WhereNothingIsGatheredItCannotBeSaid) {
+  const WithSparseTables application;
+  for (const char* said : {"always", "never"}) {
+    JobOptions job = parsed({std::string("--gather=") + said});
+    EXPECT_THAT(
+        std::string(check_gather(application, job).message()),
+        AllOf(StartsWith(std::string("--gather ") + said), HasSubstr("over shm rows are read in place")));
+    job.transport.transport = "auto";
+    EXPECT_TRUE(check_gather(application, job).ok()) << "who decides it asks again";
+    job.transport.transport = "tcp";
+    EXPECT_TRUE(check_gather(application, job).ok());
+    EXPECT_TRUE(check_gather(application, parsed({"--gather=always", "--read-path=cached"})).ok());
+  }
+  EXPECT_TRUE(check_gather(application, parsed({})).ok());
+}
+
 /// Its servers have options of their own.
 TEST(JobChoicesTest, AWorkerByHandDoesNotChooseHowServersAre) {
   JobOptions job = parsed({});
