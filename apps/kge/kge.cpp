@@ -46,7 +46,7 @@ constexpr double kMostMargin = 10'000;
 constexpr std::int64_t kMaxNegatives = 65'535;
 constexpr std::int64_t kMaxBatch = 65'535;
 /// Found on WN18RR (docs/knowledge-graphs.md).
-constexpr ClockSize kClockSize = {.most = 5'000, .most_unseen = 5'000, .least_of_worker = 32};
+constexpr ClockSize kClockSize = {.most = 5'500, .most_unseen = 5'500, .least_of_worker = 32};
 
 /// What --loss and --share-out read.
 constexpr const char* kSoftmax = "softmax";

@@ -506,8 +506,10 @@ absl::Status check_addresses(const JobOptions& options) {
 }  // namespace
 
 TransportOptions decided_by_hand(const JobOptions& options) {
-  return decided(options.transport,
-                 options.addresses.empty() ? transport::Reach::kHost : transport::Reach::kHosts);
+  TransportOptions chosen = decided(
+      options.transport, options.addresses.empty() ? transport::Reach::kHost : transport::Reach::kHosts);
+  chosen.has_other_hosts = !options.addresses.empty();  // nobody says that these are all of one host
+  return chosen;
 }
 
 absl::Status check_by_hand(const JobOptions& options) {
@@ -559,7 +561,7 @@ absl::StatusOr<std::string> fresh_address(const TransportOptions& options, std::
 }
 
 bool shares_cores(const JobOptions& options) {
-  return is_decided_for(options.transport, transport::Reach::kHost) &&
+  return !options.transport.has_other_hosts &&
          options.servers + options.total_workers() > std::thread::hardware_concurrency();
 }
 
@@ -570,7 +572,8 @@ TransportOptions waiting_transport(const JobOptions& options) {
 }
 
 bool spins(const JobOptions& options) {
-  return options.spin == kLeftOpen ? !shares_cores(options) : options.spin == kBriefly;
+  if (options.spin != kLeftOpen) return options.spin == kBriefly;
+  return !shares_cores(options) || !backend_of(options.transport).leaves_cores;
 }
 
 ReadPath read_path_of(const JobOptions& options) {

@@ -132,6 +132,16 @@ TEST(JobChoicesTest, AProgramOfOnesOwnHasItsOwnModel) {
 
 TEST(JobChoicesTest, WhoSharesCoresDoesNotSpin) {
   EXPECT_FALSE(spins(parsed({"--workers=4000"})));
+  EXPECT_FALSE(spins(parsed({"--workers=4000", "--transport=tcp"}))) << "of one host, too";
+  EXPECT_TRUE(spins(parsed({"--workers=4000", "--transport=verbs"}))) << "it cannot do without";
+  JobOptions apart = parsed({"--workers=4000", "--transport=tcp"});
+  apart.transport.has_other_hosts = true;
+  EXPECT_TRUE(spins(apart));
+  apart.transport = {};
+  apart.addresses = {"10.0.0.1:7001"};
+  EXPECT_TRUE(decided_by_hand(apart).has_other_hosts) << "as far as one can know";
+  apart.addresses = {};
+  EXPECT_FALSE(decided_by_hand(apart).has_other_hosts);
   EXPECT_TRUE(spins(parsed({"--workers=4000", "--spin=briefly"})));
   EXPECT_FALSE(spins(parsed({"--spin=never"})));
   EXPECT_TRUE(check(parsed({"--spin=never", "--transport=tcp"})).ok());
