@@ -44,7 +44,7 @@ struct BackendOptions {
   std::string device = {};       ///< as RdmaDevice has it; empty: the first that can be used
   std::uint8_t device_port = 0;  ///< 0: the first that can be used
   /// There are more threads than cores: a wait() that looks for work before it blocks takes a core from
-  /// threads that have work.
+  /// threads that have work. Only where Backend::leaves_cores.
   bool shares_cores = false;
   /// How many requests of a connection must find room before it has polled, if the backend lets the caller
   /// choose that.
@@ -69,6 +69,12 @@ struct Backend {
   /// BackendOptions::tls. One whose reach is kHost has nothing to encrypt; of the others those that cannot
   /// must refuse it.
   bool can_encrypt = false;
+  /// A peer on the same host maps memory that is granted to it in place (Connection::grant_in_place()).
+  bool maps_own_host = false;
+  /// BackendOptions::shares_cores is heeded. Otherwise who waits always looks for work before it blocks.
+  bool leaves_cores = true;
+  /// Bytes go through sockets of the kernel, so that those are the limit of what it can reach.
+  bool over_sockets = false;
   /// INVALID_ARGUMENT for impossible options; UNAVAILABLE or RESOURCE_EXHAUSTED say what the host lacks.
   std::function<absl::StatusOr<std::unique_ptr<Transport>>(const BackendOptions&)> make;
   /// The device that a transport with these options uses. NOT_FOUND: there is none, and make() says why;

@@ -17,7 +17,7 @@ absl::StatusOr<Backend> measured_backend(const transport::Backend& backend,
                                          transport::BackendOptions options) {
   Backend measured{.name = backend.scheme,
                    .on_one_host = backend.reach == transport::Reach::kHost,
-                   .over_sockets = backend.reach == transport::Reach::kHosts && !backend.find_device};
+                   .over_sockets = backend.over_sockets};
   if (backend.find_device) {
     absl::StatusOr<transport::RdmaDevice> device = backend.find_device(options);
     if (absl::IsNotFound(device.status())) {

@@ -53,7 +53,7 @@ class ClickThrough final : public Application {
   }
   [[nodiscard]] bool has_sparse_tables() const override { return true; }
   [[nodiscard]] std::vector<ChoiceOption> choices() const override {
-    return {{"batch"}, {"blocks", kBlocksOfFeatures}};
+    return {{"batch", kBatchOfExamples}, {"blocks", kBlocksOfFeatures}};
   }
   [[nodiscard]] std::int64_t iterations() const override {
     if (!options_.trains()) return 0;
@@ -67,6 +67,11 @@ class ClickThrough final : public Application {
   }
   [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
     return option == "passes" || option == "test-every";
+  }
+
+  absl::Status goes_on_from(const std::map<std::string, std::string>& notes) override {
+    options_.goes_on_from(notes);
+    return absl::OkStatus();
   }
 
   void add_options(CLI::App& command) override { options_.add_to(command); }
@@ -150,6 +155,7 @@ absl::Status ClickThrough::run_as_worker(WorkerContext& context) const {
   const absl::StatusOr<Input> input = load_input(run);
   if (!input.ok()) return input.status();
   RETURN_IF_ERROR(check_all_have_read_the_same(session, *input));
+  context.checkpoints.note(kBatchNote, std::to_string(input->batch));
   if (options_.has_blocks()) {
     absl::StatusOr<BlockTableParameters> parameters =
         BlockTableParameters::open(session, context.consistency, options_.rules(), context.watch);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -62,11 +63,9 @@ bool is_for_test(const Options& options, std::uint64_t number, std::size_t file)
 class BatchesInFiles final : public BatchSource {
  public:
   /// `examples`: how many there are of these, of all workers; so many there must be each time.
-  BatchesInFiles(const WorkerRun& run, bool of_test, std::uint64_t examples)
-      : run_(run),
-        of_test_(of_test),
-        examples_(examples),
-        examples_each_(of_test ? kTestBatch : run.options.batch_examples()) {}
+  /// `examples_each`: of a mini-batch.
+  BatchesInFiles(const WorkerRun& run, bool of_test, std::uint64_t examples, std::uint64_t examples_each)
+      : run_(run), of_test_(of_test), examples_(examples), examples_each_(examples_each) {}
 
   absl::Status for_each(absl::FunctionRef<absl::Status(const MiniBatch&)> use) const override {
     const Options& options = run_.options;
@@ -170,16 +169,37 @@ absl::StatusOr<Input> stream_input(const WorkerRun& run) {
       files, [](const Example&) { return absl::OkStatus(); }, progress_of_reading(run.reporter));
   if (!read.ok()) return read.status();
   input.read = *std::move(read);
-  input.train = std::make_unique<BatchesInFiles>(run, /*of_test=*/false, input.train_examples);
-  input.test = std::make_unique<BatchesInFiles>(run, /*of_test=*/true, input.test_examples);
+  input.batch = run.options.batch_examples().value_or(batch_for(input.train_examples, run.member.workers));
+  input.train = std::make_unique<BatchesInFiles>(run, /*of_test=*/false, input.train_examples, input.batch);
+  input.test = std::make_unique<BatchesInFiles>(run, /*of_test=*/true, input.test_examples, kTestBatch);
   return input;
 }
 
+/// Before examples are dealt, as many are counted as have a say in how.
+absl::StatusOr<std::uint64_t> batch_of(const WorkerRun& run) {
+  const Options& options = run.options;
+  if (const std::optional<std::uint64_t> known = options.batch_examples()) return *known;
+  const std::uint32_t workers = run.member.workers;
+  std::uint64_t train_examples = 0;
+  ExamplesOptions files = all_examples(options);
+  files.is_used = [&](std::uint64_t number, std::size_t file) {
+    if (!is_for_test(options, number, file)) ++train_examples;
+    return train_examples >= most_that_decide_batch(workers);
+  };
+  const absl::Status counted =
+      read_examples(files, [](const Example&) { return absl::CancelledError("enough"); }).status();
+  if (!counted.ok() && !absl::IsCancelled(counted)) return counted;
+  return batch_for(train_examples, workers);
+}
+
 absl::StatusOr<Input> keep_input(const WorkerRun& run) {
+  const absl::StatusOr<std::uint64_t> batch = batch_of(run);
+  if (!batch.ok()) return batch.status();
   const Options& options = run.options;
   const bool has_blocks = options.has_blocks();
   Input input;
-  auto train = std::make_unique<MiniBatches>(options.batch_examples());
+  input.batch = *batch;
+  auto train = std::make_unique<MiniBatches>(input.batch);
   auto test = std::make_unique<MiniBatches>(kTestBatch);
   absl::StatusOr<ExamplesRead> read = read_examples(
       all_examples(options),
@@ -190,7 +210,7 @@ absl::StatusOr<Input> keep_input(const WorkerRun& run) {
         if (!is_test && has_blocks) {
           for (const Feature& feature : example.features) input.plan.add(feature.key);
         }
-        const bool trains = !is_test && run.member.has(number, options.batch_examples());
+        const bool trains = !is_test && run.member.has(number, input.batch);
         if (trains && has_blocks) input.columns.add(example);
         if (trains && !has_blocks) train->add(example);
         return absl::OkStatus();

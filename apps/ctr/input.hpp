@@ -17,6 +17,9 @@
 
 namespace verbena::apps::ctr {
 
+/// What the summary says of --batch, which the data may decide.
+inline constexpr const char* kBatchOfExamples = "batch";
+
 /// How these files are read.
 ExamplesOptions examples_in(const Options& options, const std::vector<std::string>& paths);
 
@@ -31,6 +34,7 @@ struct Input {
   BlockPlan plan;
   std::unique_ptr<BatchSource> test;
   ExamplesRead read;  ///< of all that trains or tests; with --storage files only `examples` and `format`
+  std::uint64_t batch = 1;           ///< examples of a mini-batch
   std::uint64_t train_examples = 0;  ///< of all workers
   std::uint64_t test_examples = 0;
 };

@@ -12,6 +12,7 @@
 #include "apps/ctr/block_parameters.hpp"
 #include "apps/data/examples.hpp"
 #include "apps/options/numbers.hpp"
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 #include "protocol/admission.hpp"
 #include "protocol/initial_values.hpp"
@@ -22,6 +23,11 @@ namespace verbena::apps::ctr {
 namespace {
 
 constexpr std::int64_t kMostBatch = 1 << 20;
+/// A pass has at least so many clocks, or mini-batches are as small as is good; and they are no larger than
+/// is good (docs/click-through.md).
+constexpr std::uint64_t kClocksOfPass = 300;
+constexpr std::uint64_t kSmallBatch = 10;
+constexpr std::uint64_t kLargeBatch = 1000;
 constexpr std::int64_t kMostBlocks = 4096;
 constexpr std::int64_t kMostPasses = 1'000'000;
 constexpr std::int64_t kMostMinCount = 255;
@@ -85,8 +91,10 @@ void Options::add(CLI::App& command) {
       ->capture_default_str();
   add_number(
       command, "--batch", batch,
-      "examples that are dealt to the workers in turn; without --solver block, of a mini-batch, which is a "
-      "worker's clock")
+      fmt::format("examples that are dealt to the workers in turn; without --solver block, of a mini-batch, "
+                  "which is a worker's clock. 0: {}, and with --solver ftrl fewer where a pass would have "
+                  "fewer than {} clocks, down to {}",
+                  kLargeBatch, kClocksOfPass, kSmallBatch))
       ->capture_default_str();
   add_number(command, "--rank", rank,
              "factors of a feature in a factorization machine; 0: logistic regression")
@@ -196,7 +204,7 @@ absl::Status Options::check_values() const {
     std::int64_t most;
   };
   for (const auto& [name, value, least, most] :
-       {Whole{"--passes", passes, 0, kMostPasses}, Whole{"--batch", batch, 1, kMostBatch},
+       {Whole{"--passes", passes, 0, kMostPasses}, Whole{"--batch", batch, 0, kMostBatch},
         Whole{"--rank", rank, 0, kMostRank}, Whole{"--blocks", blocks, 0, kMostBlocks},
         Whole{"--min-count", min_count, 1, kMostMinCount},
         Whole{"--factor-min-count", factor_min_count, 1, kMostMinCount}}) {
@@ -332,15 +340,37 @@ double Options::chosen_l1() const {
   return l1.value_or(has_blocks() ? 1 : 0);
 }
 
+std::optional<std::uint64_t> Options::batch_examples() const {
+  if (batch > 0) return static_cast<std::uint64_t>(batch);
+  if (saved_batch_) return saved_batch_;
+  return has_blocks() ? std::optional(kDealtToBlocks) : std::nullopt;
+}
+
+std::uint64_t batch_for(std::uint64_t train_examples, std::uint32_t workers) {
+  return std::clamp(train_examples / workers / kClocksOfPass, kSmallBatch, kLargeBatch);
+}
+
+std::uint64_t most_that_decide_batch(std::uint32_t workers) {
+  return kLargeBatch * kClocksOfPass * workers;
+}
+
+void Options::goes_on_from(const std::map<std::string, std::string>& notes) {
+  const auto note = notes.find(kBatchNote);
+  if (note == notes.end()) return;
+  const auto saved = base::parse_decimal<std::int64_t>(note->second);
+  if (saved && *saved > 0 && *saved <= kMostBatch) saved_batch_ = static_cast<std::uint64_t>(*saved);
+}
+
 std::optional<std::string> Options::chosen(std::string_view option) const {
   if (!why_idle(option).empty()) return "";
+  if (option == "batch" && leaves_open(option) && batch_examples()) return std::to_string(*batch_examples());
   if (option == "passes") return std::to_string(chosen_passes());
   if (option == "l1") return fmt::format("{}", chosen_l1());
   return std::nullopt;
 }
 
 bool Options::leaves_open(std::string_view option) const {
-  return option == "blocks" && blocks == 0;
+  return (option == "blocks" && blocks == 0) || (option == "batch" && batch == 0);
 }
 
 }  // namespace verbena::apps::ctr

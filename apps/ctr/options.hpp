@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ inline constexpr std::string_view kFtrlSolver = "ftrl";
 inline constexpr std::string_view kBlockSolver = "block";
 inline constexpr std::string_view kInMemory = "memory";
 inline constexpr std::string_view kInFiles = "files";
+inline constexpr const char* kBatchNote = "--batch";  ///< of a checkpoint
 
 struct Options {
   std::vector<std::string> data;
@@ -37,7 +39,7 @@ struct Options {
   std::string solver{kFtrlSolver};
   std::int64_t passes = 0;
   std::int64_t test_every = 1;
-  std::int64_t batch = 1000;
+  std::int64_t batch = 0;
   std::int64_t rank = 0;
   std::int64_t blocks = 0;
   double kkt_ratio = 10;
@@ -86,11 +88,14 @@ struct Options {
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const;
   /// Application::leaves_open()
   [[nodiscard]] bool leaves_open(std::string_view option) const;
+  /// Application::goes_on_from()
+  void goes_on_from(const std::map<std::string, std::string>& notes);
 
   // REQUIRES: check() has succeeded.
   // ----------------------------------------------------------------------------------------------------------
   [[nodiscard]] std::size_t factors() const { return static_cast<std::size_t>(rank); }  ///< of a feature
-  [[nodiscard]] std::uint64_t batch_examples() const { return static_cast<std::uint64_t>(batch); }
+  /// Of a mini-batch; nullopt: the data decides, by batch_for().
+  [[nodiscard]] std::optional<std::uint64_t> batch_examples() const;
   [[nodiscard]] Rules rules() const;
 
  private:
@@ -101,6 +106,15 @@ struct Options {
   [[nodiscard]] std::string_view why_idle(std::string_view option) const;
 
   GivenOptions given_;
+  std::optional<std::uint64_t> saved_batch_;  ///< of the checkpoint that the run goes on from
 };
+
+/// How many examples a mini-batch should have where so many workers train so many examples, with --solver
+/// ftrl.
+std::uint64_t batch_for(std::uint64_t train_examples, std::uint32_t workers);
+/// With so many examples or more for each worker, it is always as large.
+std::uint64_t most_that_decide_batch(std::uint32_t workers);
+/// With --solver block, by which they are only dealt.
+inline constexpr std::uint64_t kDealtToBlocks = 1000;
 
 }  // namespace verbena::apps::ctr

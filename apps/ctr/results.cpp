@@ -121,6 +121,7 @@ absl::Status present(const WorkerRun& run, const Input& input, Parameters& param
   reporter.print(fmt::format("{} keys, {} weights are not 0", size.keys, size.nonzero_weights));
   reporter.summary("format", input.read.format);
   reporter.summary("rank", options.rank);
+  reporter.summary(kBatchOfExamples, input.batch);
   reporter.summary("train_examples", input.train_examples);
   reporter.summary("test_examples", input.test_examples);
   if (!options.streams()) reporter.summary("features", input.read.features);

@@ -72,11 +72,10 @@ absl::Status train(const WorkerRun& run, const Input& input, StreamedParameters&
   const Options& options = run.options;
   if (starts_from_model(run)) RETURN_IF_ERROR(start_from_model(run, parameters));
   Machine machine(options.factors(), static_cast<float>(options.factor_regularization));
-  const Schedule schedule{
-      .passes = options.chosen_passes(),
-      .clocks_per_pass = run.member.most_batches(input.train_examples, options.batch_examples()),
-      .has_test = input.test_examples > 0,
-      .test_every = options.test_every};
+  const Schedule schedule{.passes = options.chosen_passes(),
+                          .clocks_per_pass = run.member.most_batches(input.train_examples, input.batch),
+                          .has_test = input.test_examples > 0,
+                          .test_every = options.test_every};
   const auto initial =
       protocol::InitialValues::find(options.rules().initial_factors, options.seed, ValueType::kFloat).value();
   ScoreHistogram scores;

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "apps/embedding/clocks_option.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/options/numbers.hpp"
 #include "base/return_if_error.hpp"
@@ -82,7 +83,7 @@ std::vector<ChoiceOption> EmbeddingApplication::choices() const {
   // Of intents each mini-batch is a clock.
   if (allocation().parsed().ok() && allocation().value() == RowAllocation::kIntent)
     return {{"allocation"}, {"lookahead"}, {"batch"}};
-  return {{"allocation"}, {"lookahead"}, {"clocks-per-iteration"}, {"batch"}};
+  return {{"allocation"}, {"lookahead"}, {ClocksOption::kName, ClocksOption::kInSummary}, {"batch"}};
 }
 
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {

@@ -32,10 +32,6 @@ absl::Status check_schedule(const ScheduleOptions& options, std::int64_t most_ba
   if (options.batch < 1 || options.batch > most_batch) {
     return invalid(fmt::format("--batch: expected 1 to {}", most_batch), options.batch);
   }
-  if (options.clocks_per_iteration < 1 || options.clocks_per_iteration > kMostClocksPerIteration) {
-    return invalid(fmt::format("--clocks-per-iteration: expected 1 to {}", kMostClocksPerIteration),
-                   options.clocks_per_iteration);
-  }
   if (options.evaluate_every < 0) {
     return invalid("--evaluate-every: expected 0 or more", options.evaluate_every);
   }

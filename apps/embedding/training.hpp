@@ -29,7 +29,8 @@ struct ScheduleOptions {
   double learning_rate = 0.1;       ///< at first
 };
 
-/// INVALID_ARGUMENT in one line, which names the option. `most_batch`: the maximum of --batch.
+/// INVALID_ARGUMENT in one line, which names the option; not of the clocks. `most_batch`: the maximum of
+/// --batch.
 absl::Status check_schedule(const ScheduleOptions& options, std::int64_t most_batch);
 
 /// INVALID_ARGUMENT in one line, which names the option. --iterations may be 0 if a model is loaded, to be

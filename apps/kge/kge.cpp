@@ -14,6 +14,7 @@
 
 #include "apps/data/output_file.hpp"
 #include "apps/data/triples.hpp"
+#include "apps/embedding/clocks_option.hpp"
 #include "apps/embedding/embedding_application.hpp"
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
@@ -44,6 +45,8 @@ constexpr double kMatrixRegularization = 0.02;
 constexpr double kMostMargin = 10'000;
 constexpr std::int64_t kMaxNegatives = 65'535;
 constexpr std::int64_t kMaxBatch = 65'535;
+/// Found on WN18RR (docs/knowledge-graphs.md).
+constexpr ClockSize kClockSize = {.most = 5'500, .most_unseen = 5'500, .least_of_worker = 32};
 
 /// What --loss and --share-out read.
 constexpr const char* kSoftmax = "softmax";
@@ -111,6 +114,7 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {
     if (!why_idle(option).empty()) return "";
     if (option == "regularization") return fmt::format("{}", training().regularization);
+    if (option == ClocksOption::kName) return clocks_.chosen();
     return EmbeddingApplication::chosen(option);
   }
   /// Rows that move are changed in place, by a worker that dies, too.
@@ -118,9 +122,14 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   [[nodiscard]] bool may_change_on_resume(std::string_view option) const override {
     return option == "barrier-every" || EmbeddingApplication::may_change_on_resume(option);
   }
+  absl::Status goes_on_from(const std::map<std::string, std::string>& notes) override {
+    clocks_.goes_on_from(notes);
+    return absl::OkStatus();
+  }
 
   void add_options(CLI::App& command) override;
   [[nodiscard]] bool leaves_open(std::string_view option) const override {
+    if (option == ClocksOption::kName) return clocks_.leaves_open();
     return option == "share-out" ? sharing_ == kAuto : EmbeddingApplication::leaves_open(option);
   }
   [[nodiscard]] std::vector<ChoiceOption> choices() const override {
@@ -185,7 +194,8 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   std::string sharing_ = kAuto;
   std::int64_t dimension_ = 128;
   double near_negatives_ = 0;
-  TrainingOptions training_;
+  TrainingOptions training_;  ///< without the clocks
+  ClocksOption clocks_{"triples", kClockSize};
   std::optional<double> regularization_;
   std::optional<double> relation_regularization_;
   PredictionOptions questions_;  ///< without the embeddings and the data
@@ -284,9 +294,7 @@ void KnowledgeGraphEmbedding::add_own_options(CLI::App& command) {
              "anew, from "
              "those that are near; 0: evenly from all entities; more: fewer rows to move")
       ->capture_default_str();
-  add_number(command, "--clocks-per-iteration", training_.clocks_per_iteration,
-             "clocks in a pass over the triples; more: workers see earlier what others have learnt")
-      ->capture_default_str();
+  clocks_.add(command);
   add_number(command, "--evaluate-every", training_.evaluate_every,
              "iterations from one evaluation on the valid triples to the next; 0: none, only the test at "
              "the end")
@@ -377,6 +385,7 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
     return invalid("--relation-regularization: expected 0 or more", of_relations);
   }
   RETURN_IF_ERROR(check_schedule(training_, kMaxBatch));
+  RETURN_IF_ERROR(clocks_.check());
   return check_iterations(training_.iterations, load_);
 }
 
@@ -511,6 +520,10 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
   if (saved == nullptr) RETURN_IF_ERROR(rows.initialize(first_rows(*job)));
 
   TrainingOptions options = training();
+  const absl::StatusOr<std::int64_t> clocks =
+      clocks_.agreed(context, job->graph.train.size(), fetch.allocation);
+  if (!clocks.ok()) return clocks.status();
+  options.clocks_per_iteration = *clocks;
   options.barrier_every = barrier_every(context.consistency);
   if (fetch.allocation == RowAllocation::kLocalize) {
     const UsesByOthers uses =
@@ -543,7 +556,8 @@ absl::Status KnowledgeGraphEmbedding::train_alone(BaselineContext& context) cons
   const absl::StatusOr<Job> job = load_job(0, 1, context.reporter);
   if (!job.ok()) return job.status();
   LocalRows rows(first_rows(*job));
-  const TrainingOptions options = training();
+  TrainingOptions options = training();
+  options.clocks_per_iteration = clocks_.clocks({.examples = job->graph.train.size()});
   const KnownAnswers known(job->graph);
   const unsigned threads = std::max(std::thread::hardware_concurrency(), 1U);
   absl::Status status =

@@ -21,8 +21,7 @@
 namespace verbena::apps::kge {
 
 struct TrainingOptions : ScheduleOptions {
-  TrainingOptions()
-      : ScheduleOptions{.iterations = 40, .batch = 64, .clocks_per_iteration = 16, .learning_rate = 0.1} {}
+  TrainingOptions() : ScheduleOptions{.iterations = 40, .batch = 64, .learning_rate = 0.1} {}
   std::int64_t negatives = 10;       ///< a side
   std::int64_t share_negatives = 8;  ///< triples of a mini-batch that have the same negatives
   double regularization = 0.2;

@@ -242,7 +242,8 @@ absl::Status ClusterProcess::decide_transport() {
                     "share no network namespace)",
                     chosen.transport, absl::StrJoin(names, ", ")));
   }
-  return check(run_.job);
+  RETURN_IF_ERROR(check(run_.job));
+  return run_.baseline ? absl::OkStatus() : check_gather(application_, run_.job);
 }
 
 absl::Status ClusterProcess::open_link() {

@@ -368,8 +368,8 @@ absl::Status check_together(const CheckpointSettings& checkpoints) {
 absl::Status check(const JobOptions& options) {
   RETURN_IF_ERROR(check(options.transport));
   RETURN_IF_ERROR(check_together(options.checkpoints));
-  if (options.spin == kNever && is_decided_for(options.transport, transport::Reach::kHosts) &&
-      backend_of(options.transport).find_device) {
+  if (options.spin == kNever && options.transport.transport != kAutoTransport &&
+      !backend_of(options.transport).leaves_cores) {
     return absl::InvalidArgumentError(
         fmt::format("--spin never: over {} who waits looks for work first; expected auto or briefly, or "
                     "another --transport",
@@ -408,10 +408,12 @@ std::string decided_read_path(const JobOptions& options) {
   if (options.read_path != kLeftOpen) return options.read_path;
   if (!options.transport.network.empty()) return kCached;
   if (is_decided_for(options.transport, transport::Reach::kHost)) return kInPlace;
-  return backend_of(options.transport).find_device
+  return backend_of(options.transport).maps_own_host
              ? fmt::format("{} of a server on its host, else {}", kInPlace, kCached)
              : kCached;
 }
+
+}  // namespace
 
 absl::Status check_gather(const Application& application, const JobOptions& options) {
   if (options.gather == kLeftOpen) return absl::OkStatus();
@@ -420,7 +422,7 @@ absl::Status check_gather(const Application& application, const JobOptions& opti
         fmt::format("--gather {}: {} has no sparse tables, whose rows are gathered; expected {}",
                     options.gather, std::string(application.name()), kLeftOpen));
   }
-  // Which transport that is may be decided later.
+  // Who decides it later asks again.
   if (options.transport.transport == kAutoTransport || decided_read_path(options) != kInPlace)
     return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -428,6 +430,8 @@ absl::Status check_gather(const Application& application, const JobOptions& opti
                   "--read-path {} or another --transport",
                   options.gather, options.transport.transport, kLeftOpen, kCached));
 }
+
+namespace {
 
 absl::Status check_checkpoints(const Application& application, const CheckpointSettings& checkpoints,
                                bool baseline) {
@@ -503,8 +507,10 @@ absl::Status check_addresses(const JobOptions& options) {
 }  // namespace
 
 TransportOptions decided_by_hand(const JobOptions& options) {
-  return decided(options.transport,
-                 options.addresses.empty() ? transport::Reach::kHost : transport::Reach::kHosts);
+  TransportOptions chosen = decided(
+      options.transport, options.addresses.empty() ? transport::Reach::kHost : transport::Reach::kHosts);
+  chosen.has_other_hosts = !options.addresses.empty();  // nobody says that these are all of one host
+  return chosen;
 }
 
 absl::Status check_by_hand(const JobOptions& options) {
@@ -556,7 +562,7 @@ absl::StatusOr<std::string> fresh_address(const TransportOptions& options, std::
 }
 
 bool shares_cores(const JobOptions& options) {
-  return is_decided_for(options.transport, transport::Reach::kHost) &&
+  return !options.transport.has_other_hosts &&
          options.servers + options.total_workers() > std::thread::hardware_concurrency();
 }
 
@@ -567,7 +573,8 @@ TransportOptions waiting_transport(const JobOptions& options) {
 }
 
 bool spins(const JobOptions& options) {
-  return options.spin == kLeftOpen ? !shares_cores(options) : options.spin == kBriefly;
+  if (options.spin != kLeftOpen) return options.spin == kBriefly;
+  return !shares_cores(options) || !backend_of(options.transport).leaves_cores;
 }
 
 ReadPath read_path_of(const JobOptions& options) {

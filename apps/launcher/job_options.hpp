@@ -117,6 +117,9 @@ absl::Status check_by_hand(const JobOptions& options);
 /// Checks whether the application can run this job, or the plain loop, and save what it trains if that is
 /// asked for. Errors as for Application::check().
 absl::Status check_application(Application& application, const JobOptions& options, bool baseline);
+/// INVALID_ARGUMENT: --gather says something, and no row would be gathered in any way. check_application()
+/// asks this, too; who decides the transport after that asks again.
+absl::Status check_gather(const Application& application, const JobOptions& options);
 
 /// Resolves "auto" for processes started by hand: a transport between hosts if they were given addresses.
 TransportOptions decided_by_hand(const JobOptions& options);

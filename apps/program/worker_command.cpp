@@ -36,7 +36,9 @@ absl::Status check(const WorkerOptions& options, Application& application,
   files.reads("--secret-file", child.job.transport.secret_file);
   files.writes("--checkpoint", child.job.checkpoints.folder);
   RETURN_IF_ERROR(check_distinct(files));
-  RETURN_IF_ERROR(check_application(application, child.job, options.baseline));
+  JobOptions job = child.job;
+  job.transport = decided_by_hand(job);
+  RETURN_IF_ERROR(check_application(application, job, options.baseline));
   if (child.job.checkpoints.resume_from.empty()) return absl::OkStatus();
   const absl::StatusOr<CheckpointSummary> checkpoint = read_checkpoint(child.job.checkpoints.resume_from);
   if (!checkpoint.ok()) return checkpoint.status();

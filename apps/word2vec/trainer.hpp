@@ -24,9 +24,7 @@ inline constexpr std::size_t kOutputTable = 1;
 
 /// The learning rate falls in proportion to the training that is left, to nearly 0.
 struct TrainingOptions : ScheduleOptions {
-  TrainingOptions()
-      : ScheduleOptions{.iterations = 20, .batch = 65'536, .clocks_per_iteration = 4, .learning_rate = 0.05} {
-  }
+  TrainingOptions() : ScheduleOptions{.iterations = 20, .batch = 65'536, .learning_rate = 0.05} {}
   std::uint64_t seed = 1;
 };
 

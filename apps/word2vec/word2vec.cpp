@@ -19,6 +19,7 @@
 #include "apps/data/corpus.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/data/tokens_option.hpp"
+#include "apps/embedding/clocks_option.hpp"
 #include "apps/embedding/embedding_application.hpp"
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
@@ -41,6 +42,8 @@ using namespace word2vec;
 constexpr std::int64_t kMaxWindow = 1'000;
 constexpr std::int64_t kMaxNegatives = 1'000;
 constexpr std::int64_t kMaxBatch = 1 << 20;
+/// Found on the King James Bible (docs/word-vectors.md).
+constexpr ClockSize kClockSize = {.most = 200'000, .most_unseen = 400'000, .least_of_worker = 4'096};
 constexpr std::size_t kShownByDefault = 8;
 
 /// What one process needs of the input, ready for training.
@@ -56,6 +59,10 @@ struct Job {
   NoiseDistribution noise;
   TrainingData data;
   std::optional<Vectors> loaded;
+
+  [[nodiscard]] std::uint64_t all_words() const {
+    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  }
 };
 
 using WordIds = absl::flat_hash_map<std::string, std::uint32_t>;
@@ -148,6 +155,16 @@ class Word2Vec final : public EmbeddingApplication {
   }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {
+    return option == ClocksOption::kName ? clocks_.chosen() : EmbeddingApplication::chosen(option);
+  }
+  [[nodiscard]] bool leaves_open(std::string_view option) const override {
+    return option == ClocksOption::kName ? clocks_.leaves_open() : EmbeddingApplication::leaves_open(option);
+  }
+  absl::Status goes_on_from(const std::map<std::string, std::string>& notes) override {
+    clocks_.goes_on_from(notes);
+    return absl::OkStatus();
+  }
   [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
@@ -181,7 +198,7 @@ class Word2Vec final : public EmbeddingApplication {
   absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
   [[nodiscard]] std::array<RowSource, 2> first_rows(const Job& job) const;
   double unseen_parts(const Job& job, const ConsistencyModel& consistency, const FetchOptions& fetch,
-                      double workers) const;
+                      double workers, std::int64_t clocks) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
   absl::Status train_alone(BaselineContext& context) const override;
   void report_untrained(const Job& job, const Vectors& vectors, Reporter& reporter) const;
@@ -202,7 +219,8 @@ class Word2Vec final : public EmbeddingApplication {
   std::int64_t negatives_ = 5;
   double subsample_ = 1e-4;
   double held_out_ = 0.05;
-  TrainingOptions training_;
+  TrainingOptions training_;  ///< without the clocks
+  ClocksOption clocks_{"words", kClockSize};
   GivenOptions given_;
 };
 
@@ -245,9 +263,7 @@ void Word2Vec::add_own_options(CLI::App& command) {
   add_number(command, "--batch", training_.batch, "words whose rows are pulled and trained at a time")
       ->capture_default_str();
   add_fetch_options(command);
-  add_number(command, "--clocks-per-iteration", training_.clocks_per_iteration,
-             "clocks in a pass over the text; more: workers see earlier what others have learnt")
-      ->capture_default_str();
+  clocks_.add(command);
   add_number(command, "--held-out", held_out_,
              "share of the documents that is not trained, but whose gaps are filled (held_out_mrr)")
       ->capture_default_str();
@@ -306,6 +322,7 @@ absl::Status Word2Vec::check_options() const {
     return invalid("--output-format: expected auto, text, binary, glove, npy or safetensors", output_format_);
   }
   RETURN_IF_ERROR(check_schedule(training_, kMaxBatch));
+  RETURN_IF_ERROR(clocks_.check());
   return check_iterations(training_.iterations, load_);
 }
 
@@ -465,12 +482,10 @@ std::array<RowSource, 2> Word2Vec::first_rows(const Job& job) const {
 /// The number of parts of an iteration within which workers do not see what the others learn. `workers`: how
 /// many train.
 double Word2Vec::unseen_parts(const Job& job, const ConsistencyModel& consistency, const FetchOptions& fetch,
-                              double workers) const {
-  const auto clocks = static_cast<double>(training_.clocks_per_iteration);
-  const bool by_mini_batch =
-      std::holds_alternative<Sequential>(consistency) || fetch.allocation == RowAllocation::kIntent;
-  if (!by_mini_batch) return clocks;
-  const auto words = std::accumulate(job.counts.begin(), job.counts.end(), 0.0);
+                              double workers, std::int64_t clocks_per_iteration) const {
+  const auto clocks = static_cast<double>(clocks_per_iteration);
+  if (!sees_mini_batches(consistency, fetch.allocation)) return clocks;
+  const auto words = static_cast<double>(job.all_words());
   // Rows may have been pulled while the mini-batch before was trained.
   const double mini_batches_unseen = fetch.lookahead == 0 ? 1 : 2;
   return std::max(words / workers / static_cast<double>(training_.batch) / mini_batches_unseen, clocks);
@@ -500,6 +515,11 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
       session, "word2vec.words", static_cast<std::int64_t>(job->data.text.words.size()),
       table_allocation(fetch.allocation));
   if (!words.ok()) return words.status();
+  const absl::StatusOr<std::int64_t> clocks = clocks_.agreed(context, job->all_words(), fetch.allocation);
+  if (!clocks.ok()) return clocks.status();
+  TrainingOptions options = training_;
+  options.clocks_per_iteration = *clocks;
+  options.barrier_every = barrier_every(context.consistency);
   const auto idle = std::count(words->begin(), words->end(), 0);
   const double busy = std::max<double>(static_cast<double>(session.workers() - idle), 1);
   if (fetch.allocation != RowAllocation::kStatic) {
@@ -512,7 +532,7 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
     PushedShares shares =
         pushed_shares(job->counts, job->subsampling, job->noise,
                       {.words = *words,
-                       .clocks_per_iteration = unseen_parts(*job, context.consistency, fetch, busy),
+                       .clocks_per_iteration = unseen_parts(*job, context.consistency, fetch, busy, *clocks),
                        .learning_rate = training_.learning_rate,
                        .windows = windows()});
     rows.push_shares(kInputTable, std::move(shares.inputs));
@@ -522,19 +542,17 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   std::vector<DataCursor> cursors;
   if (fetch.allocation == RowAllocation::kIntent) {
     // Each mini-batch is a clock of the session, and no iteration ends early.
-    absl::Status status = rows.agree_on_clocks(most_mini_batches(training_, job->data.text.words.size()));
+    absl::Status status = rows.agree_on_clocks(most_mini_batches(options, job->data.text.words.size()));
     if (status.ok()) status = rows.intend_for_ever();
     if (!status.ok()) return status;
   } else {
-    absl::StatusOr<std::vector<DataCursor>> made = cursors_of_clocks(
-        session, job->data.text.words.size(), static_cast<std::size_t>(training_.clocks_per_iteration),
-        static_cast<std::uint64_t>(training_.batch), saved);
+    absl::StatusOr<std::vector<DataCursor>> made =
+        cursors_of_clocks(session, job->data.text.words.size(), static_cast<std::size_t>(*clocks),
+                          static_cast<std::uint64_t>(training_.batch), saved);
     if (!made.ok()) return made.status();
     cursors = *std::move(made);
   }
   const WindowMaker maker(job->subsampling, job->noise, windows());
-  TrainingOptions options = training_;
-  options.barrier_every = barrier_every(context.consistency);
   absl::Status status = Trainer(options, job->data, maker, rows, 1, std::move(cursors))
                             .run(context.reporter, context.stop, context.checkpoints);
   // Its last evaluation has waited until all workers have trained.
@@ -548,9 +566,10 @@ absl::Status Word2Vec::train_alone(BaselineContext& context) const {
   if (!job.ok()) return job.status();
   LocalRows rows(first_rows(*job));
   const WindowMaker maker(job->subsampling, job->noise, windows());
+  TrainingOptions options = training_;
+  options.clocks_per_iteration = clocks_.clocks({.examples = job->all_words()});
   const unsigned threads = std::max(std::thread::hardware_concurrency(), 1U);
-  absl::Status status =
-      Trainer(training_, job->data, maker, rows, threads).run(context.reporter, context.stop);
+  absl::Status status = Trainer(options, job->data, maker, rows, threads).run(context.reporter, context.stop);
   return status.ok() ? present(*job, rows, context.reporter) : status;
 }
 

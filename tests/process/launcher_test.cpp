@@ -390,6 +390,9 @@ TEST_F(LauncherTest, RowsAreGatheredAsSaid) {
   EXPECT_GT(share_gathered("always"), 0.1);
   EXPECT_EQ(share_gathered("never"), 0);
   expect_one_error(train("shm", "always"), 2, "--gather always: over shm rows are read in place");
+  expect_one_error(run(VERBENA_PROGRAM,
+                       {"worker", "ctr", "--job", "none", "--data", data, "--gather", "always"}, scratch_),
+                   2, "--gather always: over shm rows are read in place");
 }
 
 /// What is shown and noted is what was saved: so a third run can go on from the second, with the option and

@@ -186,6 +186,17 @@ TEST_F(MpirunTest, WrongUseIsSaidOnce) {
   expect_one_error(run_counter(3, {"--metrics", "/proc/no/metrics"}), "/proc/no/metrics: cannot create");
 }
 
+/// Which way the processes reach each other they find out when they have met.
+TEST_F(MpirunTest, WhereNothingIsGatheredThatIsSaidOnce) {
+  std::ofstream(path("examples")) << "1 1:1\n0 2:1\n1 3:1\n0 2:1\n";
+  const Ended ended =
+      run(kMpirun,
+          mpirun(2, VERBENA_PROGRAM,
+                 {"run", "ctr", "--data", path("examples"), "--test-fraction", "0", "--gather", "always"}),
+          scratch_);
+  expect_one_error(ended, "--gather always: over shm rows are read in place, and none is gathered");
+}
+
 TEST_F(MpirunTest, DeviceThatIsNotThereIsSaidOnce) {
   expect_one_error(run_counter(3, {"--transport", "verbs", "--device", "no_such_device"}),
                    "`verbena doctor` says what is missing");

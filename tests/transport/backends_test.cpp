@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+
 #include "transport/host_port.hpp"
 #include "transport/shm/shm_transport.hpp"
 
@@ -39,6 +41,16 @@ TEST(BackendsTest, TheBuiltInOnesAreThereWithoutAnybodysHelp) {
   EXPECT_EQ(default_backend(Reach::kHosts).scheme, "verbs");
   EXPECT_FALSE((*find_backend("shm"))->find_device);
   EXPECT_TRUE((*find_backend("verbs"))->find_device);
+}
+
+TEST(BackendsTest, EachSaysWhatItDoesOnItsHost) {
+  const auto said = [](const char* scheme) {
+    const Backend& backend = **find_backend(scheme);
+    return std::array{backend.maps_own_host, backend.leaves_cores, backend.over_sockets};
+  };
+  EXPECT_EQ(said("shm"), (std::array{true, true, false}));
+  EXPECT_EQ(said("verbs"), (std::array{true, false, false}));
+  EXPECT_EQ(said("tcp"), (std::array{false, true, true}));
 }
 
 TEST(BackendsTest, WhatIsAddedIsFoundAndListedLast) {

@@ -14,6 +14,7 @@
 
 #include "base/word_copy.hpp"
 #include "tests/transport/backend.hpp"
+#include "transport/backends.hpp"
 #include "transport/heartbeat.hpp"
 
 namespace verbena::transport {
@@ -312,6 +313,15 @@ TEST_P(TransportContract, MappedMemoryIsThePeersOwnAndOnlyWhereItIsReadable) {
   readable.reset();
   EXPECT_EQ(value_at<std::uint64_t>({place, 8}), 4711U) << "readable as long as the connection lives";
   EXPECT_EQ(client_.connection->mapped(whole), nullptr);
+}
+
+TEST_P(TransportContract, MemoryIsMappedOnItsHostIfTheBackendSaysSo) {
+  const absl::StatusOr<const Backend*> backend = backend_of(address_);
+  if (!backend.ok()) GTEST_SKIP() << "it is made for tests, and says nothing";
+  auto shared = server_.region(4096, Access::kRemoteReadHostWrite);
+  auto granted = server_.connection->grant_in_place(*shared);
+  ASSERT_TRUE(granted.ok()) << granted.status();
+  EXPECT_EQ(client_.connection->mapped_in_place(*granted) != nullptr, (*backend)->maps_own_host);
 }
 
 TEST_P(TransportContract, MemoryIsChangedInPlaceOnlyByAPeerToWhomItIsGrantedSo) {

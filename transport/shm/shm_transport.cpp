@@ -542,6 +542,7 @@ Backend backend() {
   return {.scheme = "shm",
           .summary = "this host's shared memory",
           .reach = Reach::kHost,
+          .maps_own_host = true,
           .make =
               [](const BackendOptions& options) {
                 ShmOptions mine{.secret = options.secret};

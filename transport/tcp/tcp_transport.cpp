@@ -375,6 +375,7 @@ Backend backend() {
           .summary = "TCP between hosts, without a device",
           .reach = Reach::kHosts,
           .can_encrypt = true,
+          .over_sockets = true,
           .make = [](const BackendOptions& options) { return make_tcp_transport(tcp_options(options)); },
           .own_host = own_address};
 }

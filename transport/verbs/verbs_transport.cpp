@@ -546,6 +546,8 @@ Backend backend() {
   return {.scheme = "verbs",
           .summary = "RDMA (InfiniBand, RoCE, iWARP) between hosts",
           .reach = Reach::kHosts,
+          .maps_own_host = true,
+          .leaves_cores = false,
           .make = [](const BackendOptions& options) -> absl::StatusOr<std::unique_ptr<Transport>> {
             if (options.tls)
               return absl::InvalidArgumentError("verbs does not encrypt what travels; tcp can");

@@ -19,6 +19,7 @@
 
 #include "apps/ctr/batches.hpp"
 #include "apps/ctr/model_file.hpp"
+#include "apps/ctr/options.hpp"
 #include "apps/data/examples.hpp"
 #include "apps/data/generate_clicks.hpp"
 #include "apps/data/score_histogram.hpp"
@@ -216,7 +217,7 @@ TEST_F(CtrTest, RefusesWhatItCannotDo) {
   expect_refusals(
       parsed_,
       {{{"--test-fraction", "1"}, "--test-fraction: expected"},
-       {{"--batch", "0"}, "--batch: expected 1 to"},
+       {{"--batch", "-1"}, "--batch: expected 0 to 1048576, found -1"},
        {{"--passes", "-1"}, "--passes: expected 0 to"},
        {{"--solver", "newton"}, "--solver: expected ftrl or block"},
        {{"--solver", "block", "--rank", "2"}, "--rank: --solver block"},
@@ -771,6 +772,58 @@ TEST_F(CtrTest, TheSameBitsHoweverRowsAreRead) {
         return parsed(std::move(arguments), {{"--batch", "500"}, {"--rank", "2"}});
       },
       contents);
+}
+
+TEST(BatchForTest, APassHasEnoughClocks) {
+  EXPECT_EQ(ctr::batch_for(0, 1), 10U);
+  EXPECT_EQ(ctr::batch_for(15'000, 1), 50U);
+  EXPECT_EQ(ctr::batch_for(15'000, 2), 25U);
+  EXPECT_EQ(ctr::batch_for(15'000, 64), 10U);
+  EXPECT_EQ(ctr::batch_for(299'999, 1), 999U);
+  EXPECT_EQ(ctr::batch_for(300'000, 1), 1'000U);
+  EXPECT_EQ(ctr::batch_for(100'000'000, 1), 1'000U);
+  for (const std::uint32_t workers : {1U, 2U, 7U}) {
+    const std::uint64_t enough = ctr::most_that_decide_batch(workers);
+    EXPECT_EQ(ctr::batch_for(enough, workers), 1'000U) << workers;
+    EXPECT_EQ(ctr::batch_for(enough - workers, workers), 999U) << workers;
+  }
+}
+
+/// Counted in the files, or before they are read.
+TEST_F(CtrTest, TheDataDecidesTheMiniBatchesUnlessTheyAreSaid) {
+  const auto batch = [&](const std::vector<std::string>& more, std::uint32_t workers) {
+    const auto application = parsed(more);
+    train(*application, {.consistency = Ssp{1}, .workers = workers});
+    const Recorder& first = recorders_[0];
+    const auto clocks = first.summaries.at("train_examples").get<double>() /
+                        first.summaries.at("batch").get<double>() / workers;
+    EXPECT_GE(clocks, 300);
+    return first.summaries.at("batch");
+  };
+  EXPECT_EQ(batch({"--test-fraction", "0"}, 1), 66);
+  EXPECT_EQ(batch({"--test-fraction", "0"}, 2), 33);
+  EXPECT_EQ(batch({"--test-fraction", "0", "--storage", "files"}, 2), 33);
+  EXPECT_EQ(batch({"--test-data", data()}, 2), 33) << "those of the test do not count";
+  EXPECT_EQ(batch({"--test-fraction", "0", "--batch", "60"}, 1), 60);
+}
+
+TEST_F(CtrTest, SaysWhatMiniBatchesItHas) {
+  EXPECT_EQ(parsed({})->chosen("batch"), std::nullopt) << "not before the data is read";
+  EXPECT_EQ(parsed({"--batch", "0"})->chosen("batch"), std::nullopt);
+  EXPECT_TRUE(parsed({"--batch", "0"})->leaves_open("batch"));
+  EXPECT_FALSE(parsed({"--batch", "7"})->leaves_open("batch"));
+  EXPECT_EQ(parsed({"--solver", "block"})->chosen("batch"), "1000") << "dealt";
+  const auto resumed = parsed({});
+  for (const char* wrong : {"many", "0", "-1", "2000000"}) {
+    ASSERT_TRUE(resumed->goes_on_from({{"--batch", wrong}}).ok());
+    EXPECT_EQ(resumed->chosen("batch"), std::nullopt) << wrong;
+  }
+  ASSERT_TRUE(resumed->goes_on_from({{"--batch", "70"}}).ok());
+  EXPECT_EQ(resumed->chosen("batch"), "70");
+  train(*resumed, {.consistency = Bsp{}, .workers = 2, .checkpoints = {.folder = path("saved"), .every = 5}});
+  EXPECT_EQ(recorders_[0].summaries.at("batch"), 70);
+  EXPECT_EQ(newest_checkpoint(path("saved"))->notes.at("--batch"), "70");
+  EXPECT_FALSE(resumed->may_change_on_resume("batch"));
 }
 
 TEST_F(CtrTest, TheSameBitsWhenResumed) {

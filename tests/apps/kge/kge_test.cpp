@@ -256,6 +256,42 @@ TEST_F(KgeTest, TheSameBitsWhenResumed) {
   expect_the_same_bits_when_resumed(parsed_, saved, {"--iterations", "8", "--evaluate-every", "3"}, 2);
 }
 
+/// As many as the job's workers and model need, but no more than its 216 triples have room for.
+TEST_F(KgeTest, DataAndWorkersDecideTheClocks) {
+  const auto clocks = [&](const ConsistencyModel& model, const std::string& given) {
+    const auto application = parsed({"--iterations", "2", "--clocks-per-iteration", given});
+    JobTest::train(*application, {.consistency = model, .workers = 2});
+    return recorders_[0].summaries.at("clocks_per_iteration");
+  };
+  EXPECT_EQ(clocks(Bsp{}, "0"), 1);
+  EXPECT_EQ(clocks(Ssp{.staleness = 40}, "0"), 2);
+  EXPECT_EQ(clocks(Ssp{.staleness = 1'000}, "0"), 3) << "32 triples of each worker in a clock";
+  EXPECT_EQ(clocks(Bsp{}, "9"), 9);
+  EXPECT_TRUE(parsed({"--clocks-per-iteration", "0"})->leaves_open("clocks-per-iteration"));
+  EXPECT_FALSE(parsed({})->leaves_open("clocks-per-iteration")) << "4, by hand";
+}
+
+/// Of those that were saved it has where it is in each.
+TEST_F(KgeTest, GoesOnWithTheClocksThatWereSaved) {
+  const Job job{.consistency = Bsp{}, .workers = 2, .checkpoints = {.folder = path("saved"), .every = 1}};
+  Job first = job;
+  first.stop_after = 2;
+  JobTest::train(*parsed({"--clocks-per-iteration", "7"}), first);
+  const absl::StatusOr<CheckpointSummary> saved = newest_checkpoint(path("saved"));
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->notes.at("--clocks-per-iteration"), "7");
+  const auto application = parsed({"--clocks-per-iteration", "0"});
+  EXPECT_EQ(application->chosen("clocks-per-iteration"), std::nullopt);
+  ASSERT_TRUE(application->goes_on_from(saved->notes).ok());
+  EXPECT_EQ(application->chosen("clocks-per-iteration"), "7");
+  EXPECT_FALSE(application->may_change_on_resume("clocks-per-iteration"));
+  Job second = job;
+  second.resume = saved->path;
+  EXPECT_GT(JobTest::train(*application, second).at("test_mrr"), 0.6);
+  EXPECT_EQ(recorders_[0].summaries.at("clocks_per_iteration"), 7);
+  EXPECT_EQ(newest_checkpoint(path("saved"))->notes.at("--clocks-per-iteration"), "7");
+}
+
 TEST_F(KgeTest, RowsThatMoveGoOn) {
   for (const auto& [allocation, model] :
        {std::pair<const char*, ConsistencyModel>("localize", Sequential{}), {"intent", Asp{}}}) {
@@ -405,8 +441,7 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--regularization", "-1"}, "--regularization: expected 0 or more, found -1"},
       {{"--relation-regularization", "inf"}, "--relation-regularization: a number is expected, not \"inf\""},
       {{"--batch", "0"}, "--batch: expected 1 to 65535, found 0"},
-      {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 to 100000, found 0"},
-      {{"--clocks-per-iteration", "100001"}, "--clocks-per-iteration: expected 1 to 100000, found 100001"},
+      {{"--clocks-per-iteration", "-1"}, "--clocks-per-iteration: expected 0 to 100000, found -1"},
       {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
       {{"--barrier-every", "-1"}, "--barrier-every: expected 0 or more, found -1"},
       {{"--near-negatives", "1.5", "--allocation", "intent"}, "--near-negatives: expected 0 to 1, found 1.5"},

@@ -132,12 +132,57 @@ TEST(JobChoicesTest, AProgramOfOnesOwnHasItsOwnModel) {
 
 TEST(JobChoicesTest, WhoSharesCoresDoesNotSpin) {
   EXPECT_FALSE(spins(parsed({"--workers=4000"})));
+  EXPECT_FALSE(spins(parsed({"--workers=4000", "--transport=tcp"}))) << "of one host, too";
+  EXPECT_TRUE(spins(parsed({"--workers=4000", "--transport=verbs"}))) << "it cannot do without";
+  JobOptions apart = parsed({"--workers=4000", "--transport=tcp"});
+  apart.transport.has_other_hosts = true;
+  EXPECT_TRUE(spins(apart));
+  apart.transport = {};
+  apart.addresses = {"10.0.0.1:7001"};
+  EXPECT_TRUE(decided_by_hand(apart).has_other_hosts) << "as far as one can know";
+  apart.addresses = {};
+  EXPECT_FALSE(decided_by_hand(apart).has_other_hosts);
   EXPECT_TRUE(spins(parsed({"--workers=4000", "--spin=briefly"})));
   EXPECT_FALSE(spins(parsed({"--spin=never"})));
   EXPECT_TRUE(check(parsed({"--spin=never", "--transport=tcp"})).ok());
   EXPECT_THAT(std::string(check(parsed({"--spin=never", "--transport=verbs"})).message()),
               AllOf(StartsWith("--spin never: over verbs"), HasSubstr("expected auto or briefly")));
   EXPECT_TRUE(check(parsed({"--spin=briefly", "--transport=verbs"})).ok());
+}
+
+class WithSparseTables final : public Application {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "sparse"; }
+  [[nodiscard]] std::string_view description() const override { return ""; }
+  [[nodiscard]] std::string_view throughput_unit() const override { return ""; }
+  [[nodiscard]] std::string_view main_objective() const override { return ""; }
+  void add_options(CLI::App& /*command*/) override {}
+  [[nodiscard]] bool has_sparse_tables() const override { return true; }
+  [[nodiscard]] Files files() const override { return {}; }
+  absl::Status check(std::uint32_t /*workers*/) override { return absl::OkStatus(); }
+  [[nodiscard]] std::int64_t iterations() const override { return 1; }
+  [[nodiscard]] std::map<std::string, double> objectives(
+      const std::map<std::string, double>& /*sums*/) const override {
+    return {};
+  }
+  absl::Status run_worker(WorkerContext& /*context*/) const override { return absl::OkStatus(); }
+  absl::Status run_baseline(BaselineContext& /*context*/) const override { return absl::OkStatus(); }
+};
+
+TEST(JobChoicesTest, WhereNothingIsGatheredItCannotBeSaid) {
+  const WithSparseTables application;
+  for (const char* said : {"always", "never"}) {
+    JobOptions job = parsed({std::string("--gather=") + said});
+    EXPECT_THAT(
+        std::string(check_gather(application, job).message()),
+        AllOf(StartsWith(std::string("--gather ") + said), HasSubstr("over shm rows are read in place")));
+    job.transport.transport = "auto";
+    EXPECT_TRUE(check_gather(application, job).ok()) << "who decides it asks again";
+    job.transport.transport = "tcp";
+    EXPECT_TRUE(check_gather(application, job).ok());
+    EXPECT_TRUE(check_gather(application, parsed({"--gather=always", "--read-path=cached"})).ok());
+  }
+  EXPECT_TRUE(check_gather(application, parsed({})).ok());
 }
 
 /// Its servers have options of their own.

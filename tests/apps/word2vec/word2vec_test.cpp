@@ -295,6 +295,20 @@ TEST_F(Word2VecTest, TheSameBitsHoweverRowsAreRead) {
   }
 }
 
+TEST_F(Word2VecTest, TheDataDecidesTheClocksUnlessTheyWereSaved) {
+  const auto application = parsed({"--iterations", "2", "--clocks-per-iteration", "0"});
+  EXPECT_TRUE(application->leaves_open("clocks-per-iteration"));
+  EXPECT_EQ(application->chosen("clocks-per-iteration"), std::nullopt);
+  JobTest::train(*application, {.consistency = Bsp{}, .workers = 2});
+  EXPECT_EQ(recorders_[0].summaries.at("clocks_per_iteration"), 1) << "a small text";
+  ASSERT_TRUE(application->goes_on_from({{"--clocks-per-iteration", "3"}}).ok());
+  EXPECT_EQ(application->chosen("clocks-per-iteration"), "3");
+  JobTest::train(*application, {.consistency = Bsp{}, .workers = 2});
+  EXPECT_EQ(recorders_[0].summaries.at("clocks_per_iteration"), 3);
+  JobTest::train(*parsed({"--iterations", "2"}), {.consistency = Bsp{}, .workers = 2});
+  EXPECT_EQ(recorders_[0].summaries.at("clocks_per_iteration"), 4) << "by hand";
+}
+
 TEST_F(Word2VecTest, TheSameBitsWhenResumed) {
   expect_the_same_bits_when_resumed(parsed_, contents, {"--iterations", "8", "--batch", "50"}, 2);
 }
@@ -575,8 +589,7 @@ TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
        "damaged:2: expected 2 numbers after the word"},
       {{"--learning-rate", "0"}, "--learning-rate: expected a number above 0, found 0"},
       {{"--batch", "0"}, "--batch: expected 1 to"},
-      {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 to 100000, found 0"},
-      {{"--clocks-per-iteration", "100001"}, "--clocks-per-iteration: expected 1 to 100000, found 100001"},
+      {{"--clocks-per-iteration", "-1"}, "--clocks-per-iteration: expected 0 to 100000, found -1"},
       {{"--data", path("line"), "--held-out", "1e-9"},
        "line: expected documents enough for some to be held out"},
       {{"--data", path("line"), "--held-out", "0.9999"}, "besides those held out"},
