@@ -17,6 +17,7 @@
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
 #include "apps/enough_memory.hpp"
+#include "apps/mf/exports.hpp"
 #include "apps/mf/predictions.hpp"
 #include "apps/mf/trainer.hpp"
 #include "apps/options/given_options.hpp"
@@ -190,6 +191,9 @@ class MatrixFactorization final : public EmbeddingApplication {
   [[nodiscard]] RowFormat format() const {
     return {.rank = static_cast<std::size_t>(rank_), .biases = !no_biases_};
   }
+  [[nodiscard]] FactorFormat output_format() const {
+    return parse_factor_format(output_format_).value_or(FactorFormat::kText);
+  }
   [[nodiscard]] bool has_test() const { return test_fraction_ > 0 || !test_data_.empty(); }
   [[nodiscard]] std::string_view needs_less_memory() const override {
     return trains() ? "a smaller --rank or fewer ratings" : "a smaller model or fewer ratings";
@@ -217,6 +221,7 @@ class MatrixFactorization final : public EmbeddingApplication {
   std::string train_data_;
   std::string test_data_;
   std::string output_;
+  std::string output_format_{to_string(FactorFormat::kText)};
   PredictionOptions use_;  ///< without the data
   GivenOptions given_;
   double test_fraction_ = 0.1;
@@ -256,8 +261,8 @@ Files MatrixFactorization::files() const {
     files.writes("--predict", use_.predict);
   }
   if (output_.empty()) return files;
-  files.writes("--output", users_path(output_));
-  files.writes("--output", items_path(output_));
+  for (const std::string& path : files_of(output_, output_format(), !no_biases_))
+    files.writes("--output", path);
   return files;
 }
 
@@ -269,6 +274,7 @@ void MatrixFactorization::add_options(CLI::App& command) {
 std::string_view MatrixFactorization::why_idle(std::string_view option) const {
   constexpr std::array<std::string_view, 4> kOfUse = {"recommend", "top-items", "recommendations", "predict"};
   const bool is_of_use = std::find(kOfUse.begin(), kOfUse.end(), option) != kOfUse.end();
+  if (trains() && option == "output-format" && output_.empty()) return "expected only with --output";
   if (trains()) return is_of_use ? "expected only with --load" : "";
   if (option == "top-items" && use_.recommend.empty() && use_.recommendations.empty())
     return "expected only with --recommend or --recommendations";
@@ -335,8 +341,17 @@ void MatrixFactorization::add_own_options(CLI::App& command) {
       ->capture_default_str();
   add_number(command, "--seed", training_.seed, "of the held-out ratings, the first factors and the order")
       ->capture_default_str();
-  command.add_option("--output", output_, "save the factors as PREFIX.users.tsv and PREFIX.items.tsv")
+  command
+      .add_option("--output", output_,
+                  "save the factors, as --output-format says: by default as text, in PREFIX.users.tsv and "
+                  "PREFIX.items.tsv")
       ->type_name("PREFIX");
+  command
+      .add_option("--output-format", output_format_,
+                  "of --output: text, which --load reads; npy and safetensors: arrays for other programs, "
+                  "and the names in files beside them (docs/data.md)")
+      ->type_name("text|npy|safetensors")
+      ->capture_default_str();
   command
       .add_option("--load", use_.load,
                   "factors that --output has saved: nothing is trained, --data is the test")
@@ -368,6 +383,8 @@ absl::Status MatrixFactorization::check_options() const {
     return absl::InvalidArgumentError(
         "--data: expected a file of ratings, or --train-data and --test-data; found none");
   }
+  if (!parse_factor_format(output_format_).has_value())
+    return invalid("--output-format: expected text, npy or safetensors", output_format_);
   if (rank_ < 1 || rank_ > kMaxRank) {
     return invalid(fmt::format("--rank: expected 1 to {}", kMaxRank), rank_);
   }
@@ -428,11 +445,12 @@ absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
   absl::Status enough = check_memory(bytes, "this model and data need", "a smaller --rank");
   if (!enough.ok()) return enough;
   if (output_.empty()) return absl::OkStatus();
-  // Both lie in one folder.
-  const std::uint64_t file_bytes =
-      model_file_bytes(ratings->user_names.size() + ratings->item_names.size(), format);
-  RETURN_IF_ERROR(OutputFile::check(users_path(output_), file_bytes));
-  return OutputFile::check(items_path(output_), file_bytes);
+  // All lie in one folder.
+  const std::uint64_t bytes_of_files =
+      files_bytes(output_format(), format, ratings->user_names.size(), ratings->item_names.size());
+  for (const std::string& path : files_of(output_, output_format(), format.biases))
+    RETURN_IF_ERROR(OutputFile::check(path, bytes_of_files));
+  return absl::OkStatus();
 }
 
 std::map<std::string, double> MatrixFactorization::objectives(
@@ -581,8 +599,8 @@ absl::Status MatrixFactorization::save_from_tables(Session& session, const Consi
   if (!table.ok()) return table.status();
   RETURN_IF_ERROR(push_users(*table, users, session.rank(), session.workers()));
   if (absl::Status status = session.barrier(); !status.ok() || session.rank() != 0) return status;
-  return save_model(
-      output_, format(), job.scale, {job.ratings.user_names, job.ratings.item_names},
+  return save_as(
+      output_format(), output_, format(), job.scale, {job.ratings.user_names, job.ratings.item_names},
       [&](std::size_t first, std::size_t last, std::span<float> packed) {
         return table->pull(KeyRange{first, last}, packed);
       },
@@ -616,8 +634,8 @@ absl::Status MatrixFactorization::train_alone(BaselineContext& context) const {
 absl::Status MatrixFactorization::save_local(const Job& job, const FactorRows& users,
                                              const FactorRows& items) const {
   const std::size_t width = format().width();
-  return save_model(
-      output_, format(), job.scale, {job.ratings.user_names, job.ratings.item_names},
+  return save_as(
+      output_format(), output_, format(), job.scale, {job.ratings.user_names, job.ratings.item_names},
       [&](std::size_t first, std::size_t /*last*/, std::span<float> packed) {
         users.pack(packed, first);
         return absl::OkStatus();

@@ -25,33 +25,26 @@ std::string header(const RowFormat& format, const Scale& scale, std::string_view
   return model_head(scale.mean, format.biases) + "\n" + model_columns(format, what) + "\n";
 }
 
-void append_row(fmt::memory_buffer& text, const RowFormat& format, const Scale& scale, std::string_view name,
+void append_row(fmt::memory_buffer& text, const RowFormat& format, std::string_view name,
                 std::span<const float> packed) {
   text.append(written_name(name));
   const auto out = std::back_inserter(text);
-  if (format.biases) fmt::format_to(out, "\t{}", packed[format.rank] * static_cast<float>(scale.deviation));
-  const auto factor_scale = static_cast<float>(std::sqrt(scale.deviation));
-  for (const float factor : packed.first(format.rank)) fmt::format_to(out, "\t{}", factor * factor_scale);
+  if (format.biases) fmt::format_to(out, "\t{}", packed[format.rank]);
+  for (const float factor : packed.first(format.rank)) fmt::format_to(out, "\t{}", factor);
   text.push_back('\n');
 }
 
 absl::Status write_rows(OutputFile& file, const RowFormat& format, const Scale& scale,
                         const std::vector<std::string>& names, const RowReader& read) {
-  std::vector<float> packed;
-  for (std::size_t first = 0; first < names.size(); first += kRowsAtOnce) {
-    const std::size_t last = std::min(first + kRowsAtOnce, names.size());
-    packed.resize((last - first) * format.width());
-    RETURN_IF_ERROR(read(first, last, packed));
-    if (!all_finite(packed)) return diverged(fmt::format("the factors are not written: {}", kNoNumbers));
-    fmt::memory_buffer text;
-    for (std::size_t id = first; id < last; ++id) {
-      append_row(text, format, scale, names[id],
-                 std::span(packed).subspan((id - first) * format.width(), format.width()));
-    }
-    file.write({text.data(), text.size()});
-    if (!file.status().ok()) return file.status();
-  }
-  return absl::OkStatus();
+  const std::size_t width = format.width();
+  return for_saved_rows(format, scale, names.size(), read,
+                        [&](std::size_t first, std::span<const float> packed) {
+                          fmt::memory_buffer text;
+                          for (std::size_t row = 0; row < packed.size() / width; ++row)
+                            append_row(text, format, names[first + row], packed.subspan(row * width, width));
+                          file.write({text.data(), text.size()});
+                          return file.status();
+                        });
 }
 
 }  // namespace
@@ -104,6 +97,26 @@ void initial_row(const RowFormat& format, std::uint64_t seed, Side side, std::ui
   const std::size_t row = 2 * id + (side == Side::kItem ? 1 : 0);
   for (std::size_t k = 0; k < format.rank; ++k)
     packed[k] = static_cast<float>(random_number(mix(seed), row, k) * scale);
+}
+
+absl::Status for_saved_rows(
+    const RowFormat& format, const Scale& scale, std::size_t rows, const RowReader& read,
+    absl::FunctionRef<absl::Status(std::size_t first, std::span<const float> packed)> use) {
+  const auto factor_scale = static_cast<float>(std::sqrt(scale.deviation));
+  const auto bias_scale = static_cast<float>(scale.deviation);
+  std::vector<float> packed;
+  for (std::size_t first = 0; first < rows; first += kRowsAtOnce) {
+    const std::size_t last = std::min(first + kRowsAtOnce, rows);
+    packed.resize((last - first) * format.width());
+    RETURN_IF_ERROR(read(first, last, packed));
+    if (!all_finite(packed)) return diverged(fmt::format("the factors are not written: {}", kNoNumbers));
+    for (std::size_t at = 0; at < packed.size(); at += format.width()) {
+      for (std::size_t k = 0; k < format.rank; ++k) packed[at + k] *= factor_scale;
+      if (format.biases) packed[at + format.rank] *= bias_scale;
+    }
+    RETURN_IF_ERROR(use(first, packed));
+  }
+  return absl::OkStatus();
 }
 
 std::string users_path(const std::string& prefix) {

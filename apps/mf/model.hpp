@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "apps/mf/kernel.hpp"
 
@@ -61,6 +62,12 @@ struct Scale {
 
 /// Reads the packed rows of ids [first, last).
 using RowReader = std::function<absl::Status(std::size_t first, std::size_t last, std::span<float> packed)>;
+
+/// Reads rows [0, rows) some at a time, and calls use(first, packed) with them in the units of the ratings.
+/// FAILED_PRECONDITION: some numbers are none.
+absl::Status for_saved_rows(
+    const RowFormat& format, const Scale& scale, std::size_t rows, const RowReader& read,
+    absl::FunctionRef<absl::Status(std::size_t first, std::span<const float> packed)> use);
 
 std::string users_path(const std::string& prefix);
 std::string items_path(const std::string& prefix);

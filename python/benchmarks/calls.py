@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a call costs from Python, and what the same takes in C++: pulls of a table on this host, by number of keys.
+"""What a call costs from Python, and what the same takes in C++: pulls of a table on this host, by number of keys; then
+adding to 100 rows of a dynamic table, each where it lies or all by a pull and a push, by their width.
 
     calls.py [--seconds S]
 
@@ -45,6 +46,29 @@ def seconds_a_call(ways, seconds):
     return least
 
 
+def compare_hold(session, seconds):
+    count = 100
+    print(f"\nadding to {count} rows; microseconds")
+    print(f"{'width':>8} {'hold':>12} {'pull and push':>16}")
+    for width in (16, 256, 4096, 65_536):
+        table = session.table(f"rows of {width}", rows=count, width=width, dynamic=True, consistency=verbena.Asp())
+        keys = np.arange(count, dtype=np.uint64)
+        updates = np.ones((count, width), dtype=np.float32)
+        out = np.empty_like(updates)
+
+        def in_place():
+            with table.hold(keys) as rows:
+                for row in rows:
+                    row += 1
+
+        def both_ways():
+            table.pull(keys, out)
+            table.push(keys, updates)
+
+        held, copied = (each * 1e6 for each in seconds_a_call((in_python(in_place), in_python(both_ways)), seconds))
+        print(f"{width:>8} {held:>12.1f} {copied:>16.1f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=2.0, help="for each number of keys")
@@ -65,6 +89,7 @@ def main():
                     in_python(lambda: table.pull(keys)), in_python(lambda: memory.take(places, 0, out)))
             cpp, filled, fresh, taken = (each * 1e6 for each in seconds_a_call(ways, seconds))
             print(f"{count:>8} {cpp:>12.2f} {filled:>16.2f} {fresh:>16.2f} {taken:>11.2f}")
+        compare_hold(session, seconds)
 
 
 if __name__ == "__main__":

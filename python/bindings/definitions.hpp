@@ -7,6 +7,7 @@ namespace verbena::python {
 
 void define_session(pybind11::module_& module);
 void define_table(pybind11::module_& module);
+void define_held_rows(pybind11::module_& module);
 void define_bags(pybind11::module_& module);
 void define_sampling(pybind11::module_& module);
 void define_data_cursor(pybind11::module_& module);

@@ -17,6 +17,7 @@ PYBIND11_MODULE(_verbena, module) {
   define_pending(module);
   define_sampling(module);
   define_session(module);
+  define_held_rows(module);
   define_table(module);
   define_bags(module);
   define_data_cursor(module);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "python/bindings/errors.hpp"
+#include "python/bindings/held_rows.hpp"
 #include "python/bindings/pending.hpp"
 #include "python/bindings/signals.hpp"
 
@@ -131,9 +132,37 @@ void OpenSession::forget_ended() {
   std::erase_if(under_way_, [](const std::shared_ptr<PendingState>& pending) { return pending->settle(); });
 }
 
+void OpenSession::note_held(const std::shared_ptr<PythonHeldRows>& rows) {
+  std::erase_if(held_, [](const std::weak_ptr<PythonHeldRows>& each) {
+    const std::shared_ptr<PythonHeldRows> before = each.lock();
+    return before == nullptr || before->is_released();
+  });
+  held_.push_back(rows);
+}
+
+void OpenSession::note_seen(const py::object& base) {
+  std::erase_if(seen_, [](const py::object& each) { return each.ref_count() == 1; });
+  seen_.push_back(base);
+}
+
+bool OpenSession::is_seen() {
+  for (const std::weak_ptr<PythonHeldRows>& each : std::exchange(held_, {})) {
+    if (const std::shared_ptr<PythonHeldRows> rows = each.lock(); rows != nullptr) rows->release();
+  }
+  return std::ranges::any_of(seen_, [](const py::object& each) { return each.ref_count() > 1; });
+}
+
 void OpenSession::close(const std::string& why_given_up) {
   if (!is_open()) return;
-  if (process_ == process_number()) static_cast<void>(Call(*this, Place::kAlone));  // throws if it is in use
+  if (process_ == process_number()) {
+    static_cast<void>(Call(*this, Place::kAlone));  // throws if it is in use
+    if (is_seen() && why_given_up.empty()) {
+      PyErr_SetString(PyExc_BufferError,
+                      "arrays that were made of rows that were held are still there; the session cannot be "
+                      "closed, since their memory would go with it");
+      throw py::error_already_set();
+    }
+  }
   end(why_given_up);
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
 }
@@ -141,12 +170,23 @@ void OpenSession::close(const std::string& why_given_up) {
 void OpenSession::end(const std::string& why_given_up) {
   open_sessions().erase(this);
   std::unique_ptr<Session> session = std::move(session_);
-  if (process_ == process_number()) forget_ended();
+  const bool is_here = process_ == process_number();
+  if (is_here) forget_ended();
+  const bool is_seen_still = is_here && is_seen();
   for (const std::shared_ptr<PendingState>& pending : under_way_) pending->abandon();
   {
     const Unlocked unlocked;
-    if (!why_given_up.empty()) session->give_up(absl::AbortedError(why_given_up)).IgnoreError();
-    session.reset();
+    if (is_seen_still) {
+      // Its memory must stay, so that nothing crashes; and so it cannot say goodbye.
+      session
+          ->give_up(absl::AbortedError(why_given_up.empty() ? "arrays of rows that were held were kept"
+                                                            : why_given_up))
+          .IgnoreError();
+      static_cast<void>(session.release());
+    } else {
+      if (!why_given_up.empty()) session->give_up(absl::AbortedError(why_given_up)).IgnoreError();
+      session.reset();
+    }
   }
   under_way_.clear();  // only now does nothing write into their arrays any more
 }

@@ -20,6 +20,7 @@ namespace verbena::python {
 namespace py = pybind11;
 
 class PendingState;
+class PythonHeldRows;
 
 class OpenSession : public std::enable_shared_from_this<OpenSession> {
  public:
@@ -70,12 +71,16 @@ class OpenSession : public std::enable_shared_from_this<OpenSession> {
   /// An operation has begun. If it is under way, it and what it writes to are kept until it has ended.
   /// REQUIRES: the thread owns the session.
   void note_begun(const std::shared_ptr<PendingState>& pending);
+  /// They are given back before the session ends.
+  void note_held(const std::shared_ptr<PythonHeldRows>& rows);
+  /// As long as somebody else refers to it, arrays lie in memory that goes with the session.
+  void note_seen(const py::object& base);
   [[nodiscard]] bool is_open() const { return session_ != nullptr; }
   /// Of the thread and process that may use it.
   [[nodiscard]] bool is_own() const;
   void take_over();
   /// Says goodbye; with a reason, gives up before. Does nothing if it is closed already. Throws if it is in
-  /// use.
+  /// use, or if arrays lie in its memory and there is no reason.
   void close(const std::string& why_given_up = {});
   /// For the end of the interpreter: close() of all that are open, in whichever thread, but those in use.
   static void close_all(const std::string& why_given_up);
@@ -96,10 +101,15 @@ class OpenSession : public std::enable_shared_from_this<OpenSession> {
   };
 
   void forget_ended();
+  /// Gives back all rows that are held; returns whether arrays still lie in some. REQUIRES: the thread owns
+  /// the session.
+  bool is_seen();
   void end(const std::string& why_given_up);
 
   std::unique_ptr<Session> session_;  ///< nullptr: closed
   std::vector<std::shared_ptr<PendingState>> under_way_;
+  std::vector<std::weak_ptr<PythonHeldRows>> held_;
+  std::vector<py::object> seen_;
   std::size_t begun_ = 0;  ///< operations, since those that have ended were forgotten
   std::uint64_t thread_;
   std::uint64_t process_;

@@ -10,6 +10,7 @@
 #include "python/bindings/arrays.hpp"
 #include "python/bindings/definitions.hpp"
 #include "python/bindings/errors.hpp"
+#include "python/bindings/held_rows.hpp"
 #include "python/bindings/pending.hpp"
 #include "python/bindings/records.hpp"
 #include <verbena/row_handles.hpp>
@@ -273,6 +274,8 @@ void define_table(py::module_& module) {
       .def("intent", &intent, py::arg("keys"), py::arg("start"), py::arg("stop"),
            "For dynamic tables: this worker will use the rows in its clocks from start to stop - 1.")
       .def("is_here", &is_here, py::arg("key"), "For dynamic tables: whether the row lies on this node.")
+      .def("hold", &hold, py::arg("keys"),
+           "For dynamic tables: takes those rows that lie on this node and are free, to be changed in place.")
       .def("prepare_sample", &prepare_sample, py::arg("distribution"), py::arg("count"), py::arg("random"),
            py::arg("start") = 0, py::arg("stop") = 0, py::arg("preference") = 0.0, "Draws keys.")
       .def("pull_sample", &pull_sample, py::arg("sample"), py::arg("out") = py::none(),

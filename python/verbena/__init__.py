@@ -37,6 +37,7 @@ from verbena._named import named
 from verbena._records import CheckpointSummary, FunctionResult, ObservedJob
 from verbena._verbena import (
     DataCursor,
+    HeldRows,
     KeyDistribution,
     ObservedTable,
     Observer,
@@ -72,6 +73,7 @@ __all__ = [
     "Essp",
     "FailedPreconditionError",
     "FunctionResult",
+    "HeldRows",
     "InternalError",
     "InvalidArgumentError",
     "KeyDistribution",

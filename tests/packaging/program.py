@@ -6,6 +6,7 @@ import re
 import subprocess
 
 PROGRAM = pathlib.Path(os.environ["VERBENA_PROGRAM"])
+BUILD = pathlib.Path(os.environ["VERBENA_BUILD"])  # the build tree that it is from
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PACKAGING = SOURCE / "packaging"
 CORPUS = SOURCE / "data" / "kjv-chapters.tsv.gz"

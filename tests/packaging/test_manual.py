@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 """The manual pages that the build has made: each command's, with all that its help says, and as troff wants it."""
 
-import os
-import pathlib
 import re
 import subprocess
 import unittest
 
 import program
 
-MANUAL = pathlib.Path(os.environ["VERBENA_MANUAL"])
+MANUAL = program.BUILD / "manual"
 
 
 def shown(page):

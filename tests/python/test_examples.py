@@ -10,7 +10,7 @@ class Examples(unittest.TestCase):
     def test_the_ten_lines(self):
         for document in ("README.md", "docs/python.md"):
             text = (jobs.ROOT / document).read_text(encoding="utf-8")
-            (program,) = re.findall("^```python\n(import numpy, verbena\n[^`]*)^```$", text, re.MULTILINE)
+            (program,) = re.findall("^```python\n(import numpy, verbena\n\nsession[^`]*)^```$", text, re.MULTILINE)
             output = jobs.run_script(program).split("\n")
             self.assertEqual(output[-3:-1], ["[[  3.   6.   9.  12.]", " [ 30.  60.  90. 120.]]"], output)
 

@@ -149,6 +149,19 @@ TEST_F(MfTest, TheSavedModelPredictsAsReported) {
 }
 
 /// Trains a small model, and uses it as `verbena run mf --load` does.
+TEST_F(MfTest, SavesArraysWhenAsked) {
+  for (const std::string kind : {"npy", "safetensors"}) {
+    const auto application =
+        parsed({"--rank", "2", "--iterations", "1", "--output", path("arrays"), "--output-format", kind});
+    ASSERT_TRUE(application->check(1).ok());
+    Recorder recorder;
+    ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  }
+  EXPECT_EQ(std::filesystem::file_size(path("arrays.users.npy")), 128 + 400 * 2 * sizeof(float));
+  EXPECT_TRUE(std::filesystem::exists(path("arrays.safetensors")));
+  EXPECT_FALSE(std::filesystem::exists(path("arrays.users.tsv")));
+}
+
 class MfUseTest : public MfTest {
  protected:
   MfUseTest() {
@@ -360,6 +373,9 @@ TEST_F(MfTest, RefusesImpossibleOptions) {
       {{"--allocation", "dynamic"}, "--allocation: expected auto, static, localize or intent, found dynamic"},
       {{"--batch", "0"}, "--batch: expected 1 to 1048576, found 0"},
       {{"--output", path("missing/model")}, path("missing")},
+      {{"--output-format", "npy"}, "--output-format: expected only with --output"},
+      {{"--output", path("model"), "--output-format", "pickle"},
+       "--output-format: expected text, npy or safetensors, found pickle"},
   };
   expect_refusals(parsed_, refusals);
   EXPECT_TRUE(parsed({"--clocks-per-iteration", "1"})->check(4).ok());
