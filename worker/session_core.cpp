@@ -225,13 +225,15 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
 }
 
 bool SessionCore::poll() {
+  looks_ = 0;
   mending_.step();
   return go_on(transport_->poll(events_));
 }
 
-/// Most looks bring nothing, and are over with that. What no event tells of waits for a poll().
-void SessionCore::look() {
-  if (++looks_ == kLooksUntilPoll) {
+/// Most looks bring nothing, and are over with that. What no event tells of waits for a poll(). A call for
+/// many rows does not notice what a poll() costs.
+void SessionCore::look(std::uint64_t rows) {
+  if (++looks_ >= kLooksUntilPoll || rows >= kRowsUntilPoll * kLooksUntilPoll) {
     poll();
     return;
   }
@@ -243,7 +245,6 @@ void SessionCore::look() {
 /// With the first `count` of events_, and with what waits.
 bool SessionCore::go_on(std::size_t count) {
   rows_until_poll_ = kRowsUntilPoll;
-  looks_ = 0;
   for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   for (const std::unique_ptr<ServerLink>& link : links_) {
     if (link->is_dead || link->state == ServerLink::State::kLost) continue;

@@ -73,12 +73,12 @@ class SessionCore {
   /// as it can be.
   void poll_sometimes(std::uint64_t rows) {
     if (rows_until_poll_ <= rows) {
-      look();
+      look(rows);
     } else {
       rows_until_poll_ -= rows;
     }
   }
-  /// For a pull of one row: false if poll_sometimes() would poll now; otherwise it counts the row.
+  /// For a pull of one row: false if poll_sometimes() would look now; otherwise it counts the row.
   [[nodiscard]] bool may_read_a_row() {
     if (rows_until_poll_ <= 1) return false;
     --rows_until_poll_;
@@ -153,7 +153,7 @@ class SessionCore {
   /// table.
   [[nodiscard]] consistency::Clock barrier_clock() const { return barrier_clock_; }
   /// Changes whenever anything changes that determines what a read may see: the clock, the lanes' min clocks,
-  /// which updates are outstanding; and when the session fails.
+  /// which updates are outstanding, where rows are mapped or cached; and when the session fails.
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   void start_epoch() { ++epoch_; }
   [[nodiscard]] transport::TimePoint now() const { return transport_->now(); }
@@ -181,7 +181,7 @@ class SessionCore {
 
   SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport);
 
-  void look();
+  void look(std::uint64_t rows);
   bool go_on(std::size_t count);
   absl::Status join(transport::TimePoint deadline);
   absl::Status connect_to(std::uint32_t server, transport::TimePoint deadline);
@@ -261,7 +261,7 @@ class SessionCore {
   bool is_cutting_ = false;
   std::uint64_t epoch_ = 1;
   std::uint64_t rows_until_poll_ = 1;
-  std::uint32_t looks_ = 0;  ///< that have brought nothing since the last poll()
+  std::uint32_t looks_ = 0;  ///< since the last poll()
   std::uint64_t rows_until_refill_ = 1;
   /// The events of one poll(). A member, since constructing them takes longer than most polls. The handling
   /// of an event never calls poll().

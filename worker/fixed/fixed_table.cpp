@@ -121,12 +121,12 @@ class TypedTable final : public Base {
     UpdateBuffer& buffer = *part.current;
     if (!buffer.can_run(end - begin)) return false;
     const protocol::RowRange range = part.range;
-    bool all = true;
     for (std::size_t i = begin; i < end; ++i) {
-      all &= range.has(keys[i]);
-      if (!keys.is_range()) buffer.prefetch(range.row_of(keys[i]));
+      if (!range.has(keys[i])) return false;
     }
-    if (!all) return false;
+    if (!keys.is_range()) {
+      for (std::size_t i = begin; i < end; ++i) buffer.prefetch(range.row_of(keys[i]));
+    }
     const std::size_t row_bytes = this->layout_.row_bytes;
     const bool predicts = this->predicts_in_cache(part);
     UpdateBuffer::Run run(buffer);
@@ -141,7 +141,6 @@ class TypedTable final : public Base {
       }
       if (predicts) predict_in_cache(part, range.row_of(key), update);
     }
-    run.end();
     return true;
   }
 

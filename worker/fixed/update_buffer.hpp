@@ -68,7 +68,7 @@ class UpdateBuffer {
   }
 
   /// find_or_add() of some rows one after the other, with all that it needs at hand: as far as the compiler
-  /// knows, writing an update may change anything that is in memory. Until the end nothing else may be done
+  /// knows, writing an update may change anything that is in memory. Until its end nothing else may be done
   /// with the buffer.
   class Run {
    public:
@@ -79,8 +79,12 @@ class UpdateBuffer {
           rows_(buffer.rows_.data()),
           records_(buffer.records_),
           record_bytes_(buffer.record_bytes_),
-          next_(buffer.record(buffer.records_)) {}
-    void end() { buffer_.records_ = records_; }
+          next_(buffer.record(buffer.records_)),
+          ahead_bytes_(std::min(buffer.record_bytes_, kAheadBytes)) {}
+    /// Also if a rule of the program's own throws: what was added is in the buffer.
+    ~Run() { buffer_.records_ = records_; }
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
 
     [[nodiscard]] [[gnu::always_inline]] Found find_or_add(protocol::Row row, Key key) {
       std::uint32_t& number = numbers_[index_of(row)];
@@ -88,7 +92,7 @@ class UpdateBuffer {
       rows_[records_] = row;
       number = ++records_;
       std::byte* const record = std::exchange(next_, next_ + record_bytes_);
-      for (std::size_t at = 0; at < record_bytes_; at += kLineBytes)
+      for (std::size_t at = 0; at < ahead_bytes_; at += kLineBytes)
         base::prefetch_to_write(record + kAheadBytes + at);
       std::memcpy(record, &key, sizeof key);
       return {record + sizeof key, true};
@@ -106,6 +110,7 @@ class UpdateBuffer {
     std::uint32_t records_;
     const std::size_t record_bytes_;
     std::byte* next_;
+    const std::size_t ahead_bytes_;
   };
   /// A Run may add so many rows: the part is dense, and the memory is there.
   [[nodiscard]] bool can_run(std::size_t rows) const {

@@ -108,7 +108,7 @@ TEST(UpdateBufferTest, ARunAddsWhatOneAfterTheOtherDoes) {
         const Row row{random() % kBufferedRows};
         is_run ? add(*run, row, step, expected) : add(buffer, row, step, expected);
       }
-      if (is_run) run->end();
+      run.reset();
       runs += is_run ? 1 : 0;
       ASSERT_EQ(contents(buffer), expected);
     }
