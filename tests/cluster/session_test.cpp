@@ -187,6 +187,7 @@ TEST(SessionTest, OneRowAgainAndAgainIsLookedAtAsAnyOther) {
             }
             EXPECT_EQ(session.statistics().rows_pulled - pulled, 3 * kRows);
             EXPECT_EQ(counted() - counted_before, 3 * kRows);
+            RETURN_IF_ERROR(pull(3, 40));
             std::jthread([&] {
               EXPECT_EQ(pull(3, 40).code(), absl::StatusCode::kFailedPrecondition);
             }).join();
