@@ -83,10 +83,16 @@ PythonHeldRows::PythonHeldRows(std::shared_ptr<OpenSession> session, HeldRows he
 
 PythonHeldRows::~PythonHeldRows() {
   if (is_released_ || !session_->is_open()) return;
-  if (session_->is_own()) {
-    release();
-  } else {
-    session_->note_seen(base_);  // the library keeps the rows, too
+  py::error_scope others;  // what is raised where the last reference goes away
+  try {
+    if (session_->is_own()) {
+      release();
+    } else {
+      session_->note_seen(base_);  // the library keeps the rows, too
+    }
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "rows that were held could not be given back");
+    PyErr_WriteUnraisable(nullptr);
   }
 }
 
