@@ -172,8 +172,8 @@ TEST(SessionTest, OneRowAgainAndAgainIsLookedAtAsAnyOther) {
               return std::accumulate(reads.begin(), reads.end(), std::uint64_t{0});
             };
             const std::uint64_t counted_before = counted();
-            for (std::uint64_t i = 0; i < 3 * kRows;
-                 ++i) {  // each key after another one of its lane, and not
+            // Each key after another one of its lane, and not.
+            for (std::uint64_t i = 0; i < 3 * kRows; ++i) {
               const Key key = i < kRows ? i : i * 7 % kRows;
               values.assign(41, -1);
               RETURN_IF_ERROR(pull(key, 40));
