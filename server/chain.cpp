@@ -154,7 +154,7 @@ void Chain::adopt(const cluster::Configuration& newest) {
   const auto here = std::find(chain.begin(), chain.end(), transport_.listening_address());
   if (here == chain.end() && !is_known_) return;  // not yet
   if (here == chain.end()) {
-    return host_.fail(absl::AbortedError(fmt::format(
+    return host_.step_aside(absl::AbortedError(fmt::format(
         "a copy of server {} is not in configuration {} any more: another one has taken its place",
         options_.rank, newest.number)));
   }
@@ -334,6 +334,8 @@ void Chain::on_goodbye(const Peer& peer) {
 }
 
 bool Chain::ends_with(const Peer& predecessor) {
+  if (!source_->ends_who_is_left_out()) follow_configuration();  // it may have no place any more, and fail for that
+  if (predecessor.closed) return false;
   if (&predecessor != predecessor_ || follows_) return true;
   host_.drop(*predecessor_);
   predecessor_ = nullptr;

@@ -24,6 +24,25 @@ constexpr transport::Duration kLongestAttempt = std::chrono::seconds(1);
 /// To the process that was lost, if it has copies: most likely it is gone for good.
 constexpr auto kBetweenAttemptsToTheSame = std::chrono::milliseconds(100);
 
+/// In the place of a connection that this worker has ended.
+class EndedConnection final : public transport::Connection {
+ public:
+  EndedConnection(std::string name, const std::string& why)
+      : status_(absl::UnavailableError(fmt::format("{}: {}", name, why))) {
+    set_peer_name(std::move(name));
+  }
+  absl::StatusOr<transport::RemoteDescriptor> grant(const transport::MemoryRegion& /*region*/) override {
+    return status_;
+  }
+  const std::byte* mapped(const transport::RemoteDescriptor& /*remote*/) override { return nullptr; }
+  [[nodiscard]] const absl::Status& status() const override { return status_; }
+
+ private:
+  std::size_t do_post(std::span<const transport::WorkRequest> /*requests*/) override { return 0; }
+
+  const absl::Status status_;
+};
+
 }  // namespace
 
 absl::Status Mending::begin(transport::TimePoint deadline) {
@@ -94,18 +113,23 @@ absl::StatusOr<std::unique_ptr<transport::Connection>> Mending::connect_to(std::
 }
 
 bool Mending::lose(ServerLink& link) {
+  return lose(link, std::string(link.connection->status().message()), /*has_ended=*/true);
+}
+
+/// `has_ended`: the connection, and all that was under way over it.
+bool Mending::lose(ServerLink& link, const std::string& why, bool has_ended) {
   if (!is_possible() || session_.has_rows_that_move() || !session_.status().ok()) return false;
   // A copy may take its place; itself, it has been waited for long enough.
   if (!has_copies() && absl::IsDeadlineExceeded(link.connection->status())) return false;
   if (link.state == ServerLink::State::kLost) return true;
-  spdlog::warn("worker {}: {}; {}", session_.options().rank, std::string(link.connection->status().message()),
+  spdlog::warn("worker {}: {}; {}", session_.options().rank, why,
                has_copies() ? "waits for a copy that takes its place" : "connects again");
   if (link.state == ServerLink::State::kUp) link.lost_at = session_.now();
   link.state = ServerLink::State::kLost;
   link.lost_address = addresses_[link.server];
   link.next_attempt = transport::TimePoint::min();
   link.attempt = kAttempt;
-  link.reads.end_all();
+  if (has_ended) link.reads.end_all();
   // The checkpoint that it asks for fails with the link.
   std::erase_if(link.unsaid, [](const protocol::ControlMessage& message) {
     return std::holds_alternative<protocol::SaveRows>(message);
@@ -122,8 +146,42 @@ void Mending::suspect(const ServerLink& link, const absl::Status& why) {
   suspects_ = true;
 }
 
+/// They may say something as long as they are heard, and wait for their copies for ever.
+void Mending::leave_who_is_left_out() {
+  if (source_->decided() == number_) return;
+  source_->poll(session_.now());
+  adopt_newest();
+  for (const std::unique_ptr<ServerLink>& link : session_.links_) {
+    const bool is_left_out =
+        link->state != ServerLink::State::kLost && addresses_[link->server] != serving_[link->server];
+    if (is_left_out && !link->said_goodbye && session_.status().ok()) leave(*link);
+  }
+}
+
+/// What is mapped may be read until the worker's clock ends, so its connection stays; but what was read
+/// otherwise must not arrive when somebody else has told of newer clocks: see reconnect().
+void Mending::leave(ServerLink& link) {
+  if (!link.connection->status().ok()) {
+    static_cast<void>(lose(link));
+    return;
+  }
+  const std::string why = fmt::format("it has no place in configuration {}", number_);
+  // Before there is a table, nothing is read, and the clock board may be mapped.
+  const bool is_mapped = link.shards.empty() || link.reads_in_place ||
+                         std::any_of(link.shards.begin(), link.shards.end(), [&](const auto& shard) {
+                           return link.connection->mapped(shard) != nullptr;
+                         });
+  if (!is_mapped) {
+    SessionCore::add_posted(*link.connection, session_.counters());
+    link.connection = std::make_unique<EndedConnection>(link.connection->peer_name(), why);
+    link.connection->user_data = reinterpret_cast<std::uintptr_t>(&link);
+  }
+  static_cast<void>(lose(link, fmt::format("{}: {}", link.connection->peer_name(), why), !is_mapped));
+}
+
 void Mending::step() {
   if (!is_possible()) return;
+  if (has_copies() && !source_->ends_who_is_left_out()) leave_who_is_left_out();
   if (suspects_ || is_in_doubt_) {
     source_->poll(session_.now());
     adopt_newest();
@@ -203,6 +261,7 @@ std::string Mending::address_to_try(ServerLink& link) {
 
 /// False: not now.
 bool Mending::reconnect(ServerLink& link) {
+  if (link.connection->status().ok() && link.reads.has_any()) return false;
   const std::string address = address_to_try(link);
   if (address.empty()) return false;
   auto connection = session_.transport_->connect(address, session_.now() + link.attempt);

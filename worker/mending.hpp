@@ -4,6 +4,10 @@
 // the same server again, too, which knows it, and says again what that has not heard. Nothing is lost, and
 // nothing counts twice. "The copy" is whichever of these it has connected to.
 //
+// Where those who are left out of a configuration may go on (ConfigurationSource::ends_who_is_left_out()), a
+// link is lost, too, as soon as this worker hears of such a configuration, whatever its connection says: what
+// is under way over it has ended before there is another one.
+//
 //  1. Lost. Nothing is sent to the server; its memory, where it is mapped, is read as before: what it holds
 //     is as good as the clocks say that it has told, and it tells no newer ones. If a read must find what
 //     others were told of (sequential, vap), it is read as long as nobody can serve in its place: see
@@ -95,6 +99,9 @@ class Mending {
     std::unique_ptr<transport::Connection> connection;
   };
 
+  bool lose(ServerLink& link, const std::string& why, bool has_ended);
+  void leave_who_is_left_out();
+  void leave(ServerLink& link);
   void doubt();
   void adopt_newest();
   void take_newest();
