@@ -59,10 +59,10 @@ class ConfigurationSource {
   /// If those who are left out may go on (ends_who_is_left_out() is false), it is the newest number that this
   /// process has heard of, and promises nothing.
   [[nodiscard]] virtual std::uint64_t decided() const = 0;
-  /// Whoever decides has ended a process before anybody hears of a configuration that leaves it out. False: it
-  /// may be stopped, or out of reach, on another host, and go on as if nothing had been decided. What it says
-  /// then, it could have said before (docs/decisions/0055-copies-on-several-hosts.md), so that only models whose
-  /// reads wait for clocks can do with it. Its peers leave it by themselves.
+  /// Whoever decides has ended a process before anybody hears of a configuration that leaves it out. False:
+  /// it may be stopped, or out of reach, on another host, and go on as if nothing had been decided. What it
+  /// says then, it could have said before (docs/decisions/0055-copies-on-several-hosts.md), so that only
+  /// models whose reads wait for clocks can do with it. Its peers leave it by themselves.
   [[nodiscard]] virtual bool ends_who_is_left_out() const { return true; }
   virtual void poll(transport::TimePoint now) = 0;
   /// When poll() has something to do; it never tells of a change by itself.

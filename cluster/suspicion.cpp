@@ -13,7 +13,9 @@ std::string encode(const Suspicion& suspicion) {
 
 absl::StatusOr<Suspicion> decode_suspicion(std::string_view text) {
   constexpr std::size_t kMostBytes = 16 << 10;
-  const auto wrong = [] { return absl::InvalidArgumentError("a suspicion: expected an address and a reason"); };
+  const auto wrong = [] {
+    return absl::InvalidArgumentError("a suspicion: expected an address and a reason");
+  };
   if (text.size() > kMostBytes) return wrong();
   // The parser's own limit of depth is the stack.
   const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 1; };
@@ -21,7 +23,8 @@ absl::StatusOr<Suspicion> decode_suspicion(std::string_view text) {
   if (!json.is_object()) return wrong();
   const auto address = json.find("suspect");
   const auto why = json.find("why");
-  if (address == json.end() || !address->is_string() || why == json.end() || !why->is_string()) return wrong();
+  if (address == json.end() || !address->is_string() || why == json.end() || !why->is_string())
+    return wrong();
   return Suspicion{.address = address->get<std::string>(), .why = why->get<std::string>()};
 }
 

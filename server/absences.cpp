@@ -27,7 +27,8 @@ bool Absences::may_be_left_out() const {
 }
 
 bool Absences::waits_for_connections() const {
-  return (transport_.connections_may_break() || may_be_left_out()) && !host_.has_failed() && !host_.has_rows_that_move();
+  return (transport_.connections_may_break() || may_be_left_out()) && !host_.has_failed() &&
+         !host_.has_rows_that_move();
 }
 
 void Absences::begin(Peer& worker, const absl::Status& why) {

@@ -334,7 +334,8 @@ void Chain::on_goodbye(const Peer& peer) {
 }
 
 bool Chain::ends_with(const Peer& predecessor) {
-  if (!source_->ends_who_is_left_out()) follow_configuration();  // it may have no place any more, and fail for that
+  if (!source_->ends_who_is_left_out())
+    follow_configuration();  // it may have no place any more, and fail for that
   if (predecessor.closed) return false;
   if (&predecessor != predecessor_ || follows_) return true;
   host_.drop(*predecessor_);

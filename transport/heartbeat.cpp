@@ -77,8 +77,12 @@ absl::Status HeartbeatWatch::watch(Connection& connection, const RemoteDescripto
 }
 
 absl::Status HeartbeatWatch::look(Connection& connection, TimePoint now) {
-  if (now >= next_look_ && counts_.length_bytes > 0 && !is_reading_) {
-    RETURN_IF_ERROR(see(connection, now));
+  if (now >= next_look_ && counts_.length_bytes > 0) {
+    if (is_reading_) {
+      wait_for_answer(now);
+    } else {
+      RETURN_IF_ERROR(see(connection, now));
+    }
   }
   if (bounds_.silence > Duration::zero() && silent_ >= bounds_.silence) {
     return absl::UnavailableError(
@@ -115,9 +119,16 @@ absl::Status HeartbeatWatch::see(Connection& connection, TimePoint now) {
   // A connection that takes nothing now is full of other requests, or has failed, which an event reports.
   if (connection.post({&request, 1}) == 0) return absl::OkStatus();
   is_reading_ = true;
-  posted_at_ = now;
+  posted_at_ = waited_at_ = now;
   next_look_ = now + kBeatInterval;
   return absl::OkStatus();
+}
+
+/// Where it is not an adapter that answers, one whose process is stopped does not.
+void HeartbeatWatch::wait_for_answer(TimePoint now) {
+  silent_ += std::min<Duration>(now - waited_at_, 2 * kBeatInterval);
+  waited_at_ = now;
+  next_look_ = now + kBeatInterval;
 }
 
 bool HeartbeatWatch::on_completion(const Event& event) {

@@ -100,7 +100,7 @@ class ClusterProcess {
   bool called_off_ = false;
   Others others_;
   std::string leaders_address_;
-  std::unique_ptr<RunOutputs> outputs_;  ///< rank 0's
+  std::unique_ptr<RunOutputs> outputs_;          ///< rank 0's
   std::unique_ptr<HostsSuccession> succession_;  ///< rank 0's, if servers have copies
   std::unique_ptr<ToldConfiguration> told_;      ///< if servers have copies
   std::unique_ptr<Leader> leader_;               ///< rank 0's
@@ -212,9 +212,9 @@ absl::Status ClusterProcess::learn_of_others() {
     const std::size_t space = name->find(' ');
     others_.hosts.push_back(*std::move(host));
     others_.names.push_back(name->substr(space + 1));
-    others_.members.push_back({.name = fmt::format("(rank {}, pid {} on {})", other, name->substr(0, space),
-                                                   others_.names.back()),
-                               .server = other < run_.job.server_processes()});
+    others_.members.push_back(
+        {.name = fmt::format("(rank {}, pid {} on {})", other, name->substr(0, space), others_.names.back()),
+         .server = other < run_.job.server_processes()});
     static_cast<void>(absl::SimpleAtoi(name->substr(0, space), &others_.members.back().pid));
   }
   learn_chains();
@@ -365,12 +365,12 @@ int ClusterProcess::train(std::thread& listening) {
   const bool server = others_.members[rank()].server;
   const std::uint32_t first_worker = run_.job.server_processes();
   job::AddressExchange addresses(cluster_.rendezvous, first_worker);
-  const Role role{.job = run_.job,
-                  .rank = server ? others_.numbers[rank()] : rank() - first_worker,
-                  .own_server = server ? std::nullopt
-                                       : own_server(others_.hosts, run_.job.servers, first_worker, rank()),
-                  .addresses = &addresses,
-                  .told = told_.get()};
+  const Role role{
+      .job = run_.job,
+      .rank = server ? others_.numbers[rank()] : rank() - first_worker,
+      .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, first_worker, rank()),
+      .addresses = &addresses,
+      .told = told_.get()};
   std::atomic<bool> stop = false;
   JobsResult result;
   if (absl::StatusOr<ProcessJobs> jobs = make_jobs(role, stop); jobs.ok()) {
@@ -452,13 +452,14 @@ absl::Status share_out(std::uint32_t size, RunOptions& run) {
   if (!says_servers && !says_workers) job.servers = std::max(1U, size / 2 / of_each);
   if (!says_servers && says_workers) job.servers = (size - std::min(size, job.workers)) / of_each;
   if (!says_workers) job.workers = size - std::min(size, job.server_processes());
-  if (job.servers > 0 && job.workers > 0 && job.server_processes() + job.workers == size) return absl::OkStatus();
+  if (job.servers > 0 && job.workers > 0 && job.server_processes() + job.workers == size)
+    return absl::OkStatus();
   if (job.replicas > 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} processes were started, which cannot be {} servers with {} more copies each and {} "
-                    "workers: the number of processes must be --servers × (1 + --replicas) + --workers, with at "
-                    "least 1 server and 1 worker",
-                    size, job.servers, job.replicas, job.workers));
+    return absl::InvalidArgumentError(fmt::format(
+        "{} processes were started, which cannot be {} servers with {} more copies each and {} "
+        "workers: the number of processes must be --servers × (1 + --replicas) + --workers, with at "
+        "least 1 server and 1 worker",
+        size, job.servers, job.replicas, job.workers));
   }
   return absl::InvalidArgumentError(
       fmt::format("{} processes were started, which cannot be {} servers and {} workers: --servers and "

@@ -243,12 +243,13 @@ void HostsSuccession::take_first() {
   const std::lock_guard lock(mutex_);
   if (!first_) return;
   const std::string value = cluster::encode(*first_);
-  has_begun_ = state_
-                   .execute(cluster::Transaction{.conditions = {},
-                                                 .puts = {{.key = cluster::kConfigurationKey, .value = value}},
-                                                 .deletes = {}},
-                            now())
-                   .ok();
+  has_begun_ =
+      state_
+          .execute(cluster::Transaction{.conditions = {},
+                                        .puts = {{.key = cluster::kConfigurationKey, .value = value}},
+                                        .deletes = {}},
+                   now())
+          .ok();
 }
 
 absl::StatusOr<std::string> HostsSuccession::go_on_without(std::uint32_t rank, const std::string& why) {

@@ -34,8 +34,8 @@ struct FormedChains {
   bool are_apart = true;
 };
 /// The processes of the first ranks are the servers, each with `replicas` copies: rank r < servers is server
-/// r, and the next ones are copies, of whichever servers let each copy be on a host without another one of its
-/// server, if that can be. `hosts`: identities, by rank. All processes get the same answer.
+/// r, and the next ones are copies, of whichever servers let each copy be on a host without another one of
+/// its server, if that can be. `hosts`: identities, by rank. All processes get the same answer.
 FormedChains form_chains(std::span<const std::string> hosts, std::uint32_t servers, std::uint32_t replicas);
 
 /// How a process hears of the job's configurations: at the rendezvous, from rank 0. Thread safety: any thread

@@ -80,7 +80,8 @@ void add_size_options(CLI::App& command, JobOptions& options) {
   add_number(
       command, "--replicas", options.replicas,
       "Copies of each server, in processes of their own: when a server dies, a copy takes its place, and "
-      "nothing is lost (docs/elasticity.md). For a run on one host, or on several with --rendezvous, and tables "
+      "nothing is lost (docs/elasticity.md). For a run on one host, or on several with --rendezvous, and "
+      "tables "
       "whose rows stay.",
       {0, 8})
       ->type_name("K")
@@ -462,7 +463,8 @@ absl::Status check_application(Application& application, const JobOptions& optio
 absl::Status check_no_replicas(const JobOptions& options) {
   if (options.replicas == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "--replicas: expected with verbena run, for an application of its own, on one host or with --rendezvous; "
+      "--replicas: expected with verbena run, for an application of its own, on one host or with "
+      "--rendezvous; "
       "not for processes that meet by PMIx (mpirun and srun end all when one dies), that find each other by "
       "--addresses or --job, or for a program of yours");
 }
@@ -471,11 +473,11 @@ absl::Status check_replicas_on_hosts(const JobOptions& options) {
   const absl::StatusOr<ConsistencyModel> model = parse_consistency(options.consistency);
   if (options.replicas == 0 || !model.ok() || !consistency::rules_of(*model).acknowledges_at_once())
     return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("--replicas: not under {} with --rendezvous: on another host, a server that is taken for dead "
-                  "may go on, and its rows may be read, which {} allows only with leases, which there are not; "
-                  "expected bsp, a-bsp, ssp, essp, bounded-delay or asp",
-                  options.consistency, options.consistency));
+  return absl::InvalidArgumentError(fmt::format(
+      "--replicas: not under {} with --rendezvous: on another host, a server that is taken for dead "
+      "may go on, and its rows may be read, which {} allows only with leases, which there are not; "
+      "expected bsp, a-bsp, ssp, essp, bounded-delay or asp",
+      options.consistency, options.consistency));
 }
 
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here) {

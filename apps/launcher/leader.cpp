@@ -409,7 +409,8 @@ void Leader::lose(Seat& seat, const std::string& why, RunMonitor& monitor) {
   if (stopped_at_ || signal_ != 0 || survival_ == nullptr || !seat.member.server)
     return monitor.fail(Cause::kKilled, absl::AbortedError(what));
   const auto is_it = [&](const Seat& each) { return &each == &seat; };
-  const auto rank = static_cast<std::uint32_t>(std::find_if(seats_.begin(), seats_.end(), is_it) - seats_.begin());
+  const auto rank =
+      static_cast<std::uint32_t>(std::find_if(seats_.begin(), seats_.end(), is_it) - seats_.begin());
   const absl::StatusOr<std::string> next = survival_->go_on_without(rank, what);
   if (!next.ok()) {
     return monitor.fail(Cause::kKilled, absl::AbortedError(fmt::format(

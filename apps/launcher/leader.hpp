@@ -60,7 +60,8 @@ class Leader {
     virtual void add_descriptors(std::vector<pollfd>& wanted) const = 0;
     /// Those of whom it was heard since the last call that they are gone, or seem to be.
     [[nodiscard]] virtual std::vector<Loss> take_losses() = 0;
-    /// From now on the run goes on without it. Returns what follows from that, for people; an error: it cannot.
+    /// From now on the run goes on without it. Returns what follows from that, for people; an error: it
+    /// cannot.
     virtual absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) = 0;
     /// nullopt: the members have not met yet.
     [[nodiscard]] virtual std::optional<Chains> chains() = 0;

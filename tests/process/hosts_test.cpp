@@ -94,8 +94,8 @@ TEST_P(HostsTest, NobodyNoticesThatConnectionsBreak) {
   EXPECT_GT(network_->resets(), 0U);
 }
 
-/// Servers with copies on three hosts, of which the first leads and has the workers: servers 0 and 1 are ranks 0
-/// and 1, their copies ranks 2 and 3.
+/// Servers with copies on three hosts, of which the first leads and has the workers: servers 0 and 1 are
+/// ranks 0 and 1, their copies ranks 2 and 3.
 class HostsFailoverTest : public HostsTest {
  protected:
   static constexpr std::size_t kProcesses = 2 * kServersOfSmallTraining + kWorkersOnHosts;
@@ -110,10 +110,13 @@ class HostsFailoverTest : public HostsTest {
     const Ended on_one = run(VERBENA_PROGRAM, words("one", {}), folder_.path());
     ASSERT_EQ(on_one.status, 0) << on_one.err;
     for (std::size_t rank = 0; rank < kProcesses; ++rank) {
-      std::vector<std::string> all = {"--rendezvous", place, "--process",
-                                      std::to_string(rank), "--processes", std::to_string(kProcesses),
-                                      "--secret-file", folder_.path("secret"), "--replicas", "1",
-                                      "--checkpoint", saved(), "--checkpoint-every", "1"};
+      std::vector<std::string> all = {"--rendezvous",       place,
+                                      "--process",          std::to_string(rank),
+                                      "--processes",        std::to_string(kProcesses),
+                                      "--secret-file",      folder_.path("secret"),
+                                      "--replicas",         "1",
+                                      "--checkpoint",       saved(),
+                                      "--checkpoint-every", "1"};
       all.insert(all.end(), slow.begin(), slow.end());
       all.insert(all.end(), more.begin(), more.end());
       const std::function<void()> there =
@@ -179,9 +182,11 @@ TEST_P(HostsFailoverTest, AServerThatIsStoppedIsReplacedAndEndsByItself) {
   processes_[1]->signal(SIGCONT);
   const Ended ended = processes_[1]->wait();
   EXPECT_NE(ended.status, 0);
-  EXPECT_THAT(ended.err, AllOf(HasSubstr("verbena: this process ends, and its job goes on without it: server 1"),
-                               Not(HasSubstr("error"))));
-  EXPECT_THAT(end_without({1}), HasSubstr("the run goes on with the last copy of server 1 (configuration 2)"));
+  EXPECT_THAT(ended.err,
+              AllOf(HasSubstr("verbena: this process ends, and its job goes on without it: server 1"),
+                    Not(HasSubstr("error"))));
+  EXPECT_THAT(end_without({1}),
+              HasSubstr("the run goes on with the last copy of server 1 (configuration 2)"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, HostsFailoverTest, ::testing::ValuesIn(small_trainings()),
@@ -205,8 +210,8 @@ TEST_P(OneHostsFailoverTest, AHostThatCannotBeReachedIsNotMissedAndEndsByItself)
 
 /// Over shared memory, where the memory of one that is stopped can be read.
 TEST_P(OneHostsFailoverTest, OnOneHostNobodyEndsTheOneThatIsStoppedEither) {
-  ASSERT_NO_FATAL_FAILURE(begin_at(fmt::format("localhost:{}", verbena::testing::free_port()),
-                                   {"--silence-timeout", "2000"}));
+  ASSERT_NO_FATAL_FAILURE(
+      begin_at(fmt::format("localhost:{}", verbena::testing::free_port()), {"--silence-timeout", "2000"}));
   processes_[1]->signal(SIGSTOP);
   ASSERT_TRUE(processes_[0]->wait_for_output("shows no sign of life"));
   const std::string said = end_without({1});
@@ -260,9 +265,9 @@ TEST(ReplicasOnHostsTest, AreRefusedWhereTheyWouldNeedLeases) {
     for (const char* const rank : {"0", "1", "2"}) {
       processes.push_back(std::make_unique<Program>(
           VERBENA_PROGRAM,
-          std::vector<std::string>{"run", "lda", "--data", folder.path("data"), "--rendezvous", place, "--process",
-                                   rank, "--processes", "3", "--no-secret", "--replicas", "1", "--consistency",
-                                   consistency},
+          std::vector<std::string>{"run", "lda", "--data", folder.path("data"), "--rendezvous", place,
+                                   "--process", rank, "--processes", "3", "--no-secret", "--replicas", "1",
+                                   "--consistency", consistency},
           folder.path()));
     }
     for (const auto& process : processes) {

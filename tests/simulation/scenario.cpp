@@ -763,7 +763,8 @@ std::string to_string(const Strike& strike) {
         return of("worker {} dies");
       case Disaster::kServerDies:
         if (strike.fate != Fate::kDies) {
-          constexpr std::array kFates = {"dies", "is taken for dead", "is cut off", "is stopped, and taken for dead"};
+          constexpr std::array kFates = {"dies", "is taken for dead", "is cut off",
+                                         "is stopped, and taken for dead"};
           return fmt::format("copy {} of server {} {}", strike.copy, strike.victim,
                              kFates[static_cast<std::size_t>(strike.fate)]);
         }

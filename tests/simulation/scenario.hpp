@@ -48,10 +48,10 @@ struct Strike {
   std::uint32_t victim =
       0;              ///< a server if the kind says so, and for kNodeDies and kStranger; otherwise a worker
   Duration delay{0};  ///< after all workers have opened their tables
-  std::uint32_t copy = 0;     ///< which of the server's
-  bool early = false;         ///< the delay counts from the beginning of the job instead
-  bool late = false;          ///< the delay counts from the moment when a worker has ended, instead
-  Duration length{0};         ///< of a stop, or of a fate
+  std::uint32_t copy = 0;  ///< which of the server's
+  bool early = false;      ///< the delay counts from the beginning of the job instead
+  bool late = false;       ///< the delay counts from the moment when a worker has ended, instead
+  Duration length{0};      ///< of a stop, or of a fate
   Fate fate = Fate::kDies;
   std::uint64_t regions = 0;  ///< how many regions there is memory for
 

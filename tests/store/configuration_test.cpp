@@ -63,8 +63,8 @@ TEST(SuspicionTest, SurvivesTheJourneyAndNothingElseDoes) {
   const auto back = decode_suspicion(encode(one));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, one);
-  for (const std::string text : {"", "[]", "{}", R"({"suspect":"a"})", R"({"suspect":"a","why":1})",
-                                 R"({"suspect":["a"],"why":"b"})"})
+  for (const std::string text :
+       {"", "[]", "{}", R"({"suspect":"a"})", R"({"suspect":"a","why":1})", R"({"suspect":["a"],"why":"b"})"})
     EXPECT_THAT(std::string(decode_suspicion(text).status().message()), HasSubstr("a suspicion")) << text;
   EXPECT_FALSE(decode_suspicion(std::string(60'000, '[')).ok());
 }

@@ -118,7 +118,8 @@ TEST_F(HostsSuccessionTest, GoesOnWithoutOneThatIsGone) {
   EXPECT_THAT(news_.dismissed_, ElementsAre("1: server 1 is gone"));
   EXPECT_EQ(source_->decided(), 2U);
   source_->poll(now());
-  EXPECT_THAT(source_->newest().servers, ElementsAre(ElementsAre("place 0", "place 3"), ElementsAre("place 2")));
+  EXPECT_THAT(source_->newest().servers,
+              ElementsAre(ElementsAre("place 0", "place 3"), ElementsAre("place 2")));
   const auto chains = succession_->chains();
   ASSERT_TRUE(chains);
   EXPECT_EQ(chains->number, 2U);
@@ -137,7 +138,8 @@ TEST_F(HostsSuccessionTest, WhoIsSuspectedIsLostOnce) {
   EXPECT_EQ(losses[0].rank, 2U);
   EXPECT_THAT(losses[0].why, HasSubstr("shows no sign of life (\"silent\")"));
   source_->suspect("somewhere else", "");
-  for (const char* const word : {"", "{}", "[1]", "{\"suspect\": 3, \"why\": \"x\"}", "{\"suspect\": \"place 1\"}"})
+  for (const char* const word :
+       {"", "{}", "[1]", "{\"suspect\": 3, \"why\": \"x\"}", "{\"suspect\": \"place 1\"}"})
     news_.listener_.on_word(1, word);
   EXPECT_THAT(succession_->take_losses(), IsEmpty());
 }
@@ -145,7 +147,9 @@ TEST_F(HostsSuccessionTest, WhoIsSuspectedIsLostOnce) {
 TEST_F(HostsSuccessionTest, NewsThatAreOldOrNoneChangeNothing) {
   meet();
   ASSERT_TRUE(succession_->go_on_without(3, "").ok());
-  for (const std::string& news : {std::string("nonsense"), encode(cluster::Configuration{.number = 1, .servers = {{"x"}, {"y"}}, .joining = {}})})
+  for (const std::string& news :
+       {std::string("nonsense"),
+        encode(cluster::Configuration{.number = 1, .servers = {{"x"}, {"y"}}, .joining = {}})})
     news_.tell(news);
   source_->poll(now());
   EXPECT_EQ(source_->newest().number, 2U);
