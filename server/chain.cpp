@@ -95,13 +95,19 @@ void Chain::check_patience(transport::TimePoint now) {
   if (waits_since_ == transport::TimePoint::max()) return;
   const auto waits = now - waits_since_;
   const cluster::Configuration& newest = source_->newest();
-  const bool waits_for_joining = follower_ == nullptr && !follower_address_.empty() &&
-                                 newest.joining_of(options_.rank) == follower_address_;
+  const bool waits_for_follower = follower_ == nullptr && !follower_address_.empty();
+  const bool waits_for_joining = waits_for_follower && newest.joining_of(options_.rank) == follower_address_;
   if (waits_for_joining && waits > kPatienceWithJoining) {
     // The job can do without it.
     return source_->suspect(follower_address_, "it joins, and does not come");
   }
-  if (waits <= kPatience) return;
+  if (waits <= kPatience) {
+    // Nobody else watches it: the copy that it has followed is gone.
+    const std::chrono::milliseconds most(std::uint64_t{2} * options_.silence_timeout_ms);
+    if (waits_for_follower && most.count() > 0 && waits > most)
+      source_->suspect(follower_address_, "it has a place after another copy, and does not come");
+    return;
+  }
   host_.fail(absl::UnavailableError(
       fmt::format("a copy of server {} has waited {} s for {}", options_.rank,
                   std::chrono::duration_cast<std::chrono::seconds>(kPatience).count(), waits_for_)));

@@ -155,6 +155,7 @@ void Mending::leave_who_is_left_out() {
     const bool is_left_out =
         link->state != ServerLink::State::kLost && addresses_[link->server] != serving_[link->server];
     if (is_left_out && !link->said_goodbye && session_.status().ok()) leave(*link);
+    if (addresses_[link->server] != serving_[link->server]) link->next_attempt = transport::TimePoint::min();
   }
 }
 

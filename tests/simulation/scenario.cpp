@@ -534,6 +534,8 @@ Scenario make_hosts(std::uint64_t seed) {
     if (strike.what != Disaster::kServerDies || chance(random, 0.2)) continue;
     strike.fate = static_cast<Fate>(1 + below(random, 3));
     strike.length = microseconds(small(random, chance(random, 0.3) ? 2'000'000 : 20'000));
+    // Longer than anybody waits.
+    if (strike.fate == Fate::kStops && seed % 16 == 5) strike.length = std::chrono::seconds(30);
   }
   return scenario;
 }
