@@ -102,9 +102,10 @@ void Chain::check_patience(transport::TimePoint now) {
     return source_->suspect(follower_address_, "it joins, and does not come");
   }
   if (waits <= kPatience) {
-    // Nobody else watches it: the copy that it has followed is gone.
+    // Nobody else watches it: the copy that it has followed is gone. Where others may join, it may be busy
+    // with one.
     const std::chrono::milliseconds most(std::uint64_t{2} * options_.silence_timeout_ms);
-    if (waits_for_follower && most.count() > 0 && waits > most)
+    if (waits_for_follower && !source_->ends_who_is_left_out() && most.count() > 0 && waits > most)
       source_->suspect(follower_address_, "it has a place after another copy, and does not come");
     return;
   }

@@ -67,6 +67,7 @@ absl::Status Mending::begin(transport::TimePoint deadline) {
   addresses_.resize(servers);
   read_.resize(servers);
   serving_.resize(servers);
+  serving_since_.resize(servers, transport.now());
   take_newest();
   return absl::OkStatus();
 }
@@ -76,8 +77,11 @@ void Mending::adopt_newest() {
   const cluster::Configuration& newest = source_->newest();
   if (newest.number == number_) return;
   number_ = newest.number;
-  for (std::size_t server = 0; server < serving_.size(); ++server)
+  for (std::size_t server = 0; server < serving_.size(); ++server) {
+    const std::string before = serving_[server];
     serving_[server] = newest.servers[server].empty() ? std::string() : newest.servers[server].front();
+    if (serving_[server] != before) serving_since_[server] = session_.now();
+  }
   suspects_ = false;
   is_in_doubt_ = false;    // the next read heeds what was decided since
   session_.start_epoch();  // what was known of which servers may be read is not so any more
@@ -126,6 +130,7 @@ bool Mending::lose(ServerLink& link, const std::string& why, bool has_ended) {
                has_copies() ? "waits for a copy that takes its place" : "connects again");
   if (link.state == ServerLink::State::kUp) link.lost_at = session_.now();
   link.state = ServerLink::State::kLost;
+  link.has_welcome = false;
   link.lost_address = addresses_[link.server];
   link.next_attempt = transport::TimePoint::min();
   link.attempt = kAttempt;
@@ -190,6 +195,7 @@ void Mending::step() {
   for (const std::unique_ptr<ServerLink>& link : session_.links_) {
     if (link->state == ServerLink::State::kUp) continue;
     if (is_overdue(*link)) return;
+    suspect_who_does_not_serve(*link);
     if (link->state == ServerLink::State::kLost) {
       static_cast<void>(reconnect(*link));
     } else if (link->state == ServerLink::State::kJoining) {
@@ -217,10 +223,23 @@ transport::TimePoint Mending::next_step() const {
   return next;
 }
 
+/// One that is to serve now may have been stopped before, and nobody else may be watching it. Where others
+/// may join, it may be busy with one.
+void Mending::suspect_who_does_not_serve(const ServerLink& link) {
+  const std::chrono::milliseconds most(std::uint64_t{2} * session_.options().silence_timeout_ms);
+  if (!has_copies() || source_->ends_who_is_left_out() || most.count() == 0 || link.has_welcome ||
+      serving_[link.server].empty() || serving_[link.server] == link.lost_address)
+    return;
+  if (session_.now() - std::max(serving_since_[link.server], link.lost_at) > most)
+    source_->suspect(serving_[link.server], "it is to serve, and does not answer");
+}
+
 /// How long a link may be lost. A server without copies waits no longer for its worker, either.
 std::chrono::milliseconds Mending::patience() const {
-  return has_copies() ? std::chrono::milliseconds(session_.options().timeout_ms)
-                      : transport::mending_time(session_.options().silence_timeout_ms);
+  // One after another may be found silent.
+  const std::chrono::milliseconds for_copies(std::max<std::uint64_t>(
+      session_.options().timeout_ms, std::uint64_t{5} * session_.options().silence_timeout_ms));
+  return has_copies() ? for_copies : transport::mending_time(session_.options().silence_timeout_ms);
 }
 
 /// Then the session has failed.

@@ -107,6 +107,7 @@ class Mending {
   void take_newest();
   [[nodiscard]] std::chrono::milliseconds patience() const;
   bool is_overdue(const ServerLink& link);
+  void suspect_who_does_not_serve(const ServerLink& link);
   [[nodiscard]] std::string address_to_try(ServerLink& link);
   bool reconnect(ServerLink& link);
   void say_again(ServerLink& link);
@@ -115,10 +116,11 @@ class Mending {
   SessionCore& session_;
   const std::shared_ptr<cluster::ConfigurationSource> source_;
   const bool connections_may_break_;
-  std::uint64_t number_ = 0;            ///< of the configuration that this worker goes by
-  std::vector<std::string> serving_;    ///< in it, by server; empty: none is left
-  std::vector<std::string> addresses_;  ///< of those that the links are of, which may be gone
-  std::vector<std::string> read_;       ///< of those in whose memory all tables are read
+  std::uint64_t number_ = 0;                         ///< of the configuration that this worker goes by
+  std::vector<std::string> serving_;                 ///< in it, by server; empty: none is left
+  std::vector<transport::TimePoint> serving_since_;  ///< as far as this worker has heard
+  std::vector<std::string> addresses_;               ///< of those that the links are of, which may be gone
+  std::vector<std::string> read_;                    ///< of those in whose memory all tables are read
   std::vector<Former> former_;
   bool suspects_ = false;     ///< somebody, and the source is to tell others
   bool is_in_doubt_ = false;  ///< a configuration was decided that is not known yet
