@@ -21,6 +21,10 @@ std::uint64_t& word(const MemoryRegion& region, std::size_t index) {
   return reinterpret_cast<std::uint64_t*>(region.bytes().data())[index];
 }
 
+/// An answer that takes so long is late. Transports that find out by themselves that a host does not answer
+/// say so first, which says more.
+constexpr Duration kUsualAnswer = 2 * kBeatInterval;
+
 double seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
@@ -119,15 +123,16 @@ absl::Status HeartbeatWatch::see(Connection& connection, TimePoint now) {
   // A connection that takes nothing now is full of other requests, or has failed, which an event reports.
   if (connection.post({&request, 1}) == 0) return absl::OkStatus();
   is_reading_ = true;
-  posted_at_ = waited_at_ = now;
+  posted_at_ = now;
+  waited_at_ = now + kUsualAnswer;
   next_look_ = now + kBeatInterval;
   return absl::OkStatus();
 }
 
 /// Where it is not an adapter that answers, one whose process is stopped does not.
 void HeartbeatWatch::wait_for_answer(TimePoint now) {
-  silent_ += std::min<Duration>(now - waited_at_, 2 * kBeatInterval);
-  waited_at_ = now;
+  silent_ += std::clamp<Duration>(now - waited_at_, Duration::zero(), 2 * kBeatInterval);
+  waited_at_ = std::max(waited_at_, now);
   next_look_ = now + kBeatInterval;
 }
 

@@ -89,7 +89,7 @@ class HeartbeatWatch {
   std::unique_ptr<MemoryRegion> landing_;  ///< used if the counts are not mapped
   bool is_reading_ = false;
   TimePoint posted_at_;
-  TimePoint waited_at_;  ///< for its answer; the time until then is counted
+  TimePoint waited_at_;  ///< for its answer; the time until then is counted, or need not be
   TimePoint next_look_;
   bool has_seen_ = false;
   TimePoint seen_at_;
