@@ -50,7 +50,7 @@ constexpr std::size_t kMostNewcomers = 64;           // in addition to the job's
 
 /// At all addresses of this host, unless it alone is meant: its own name may mean a loopback address here,
 /// and another one elsewhere.
-absl::Status listen(transport::Transport& transport, transport::HostPort place) {
+absl::Status listen_at(transport::Transport& transport, transport::HostPort place) {
   const bool is_this_host_alone =
       place.host == "localhost" || place.host == "::1" || place.host.starts_with("127.");
   if (is_this_host_alone) return transport.listen("tcp:" + to_string(place));
@@ -148,6 +148,21 @@ class NetworkRendezvous::Talk {
     const std::lock_guard lock(mutex_);
     return notes_.get(rank, key);
   }
+  void listen(PeerNews::Listener listener) {
+    const std::lock_guard lock(mutex_);
+    listener_ = std::move(listener);
+  }
+  /// Carries out what concerns the thread's own.
+  void ask(std::function<void()> errand) {
+    {
+      const std::lock_guard lock(mutex_);
+      errands_.push_back(std::move(errand));
+    }
+    transport_->interrupt();
+  }
+  virtual void outlive(const std::vector<std::uint32_t>& /*ranks*/) {}
+  virtual void tell(const std::string& /*news*/) {}
+  virtual void dismiss(std::uint32_t /*rank*/, const std::string& /*why*/) {}
 
  protected:
   // All of these are called by the thread, with the lock held.
@@ -171,6 +186,10 @@ class NetworkRendezvous::Talk {
     } else if (const auto why = text_in(object, "end")) {
       trouble_.Update(absl::UnavailableError(*why));
       end(*why);
+    } else if (const auto news = text_in(object, "news")) {
+      if (listener_.on_news) listener_.on_news(*news);
+    } else if (const auto reason = text_in(object, "dismissed")) {
+      end_as_dismissed(*reason);
     } else if (object.is_object() && object.contains("bye")) {
       is_watched_ = false;
       trouble_.Update(absl::UnavailableError("rank 0 has left the job"));
@@ -200,8 +219,18 @@ class NetworkRendezvous::Talk {
     dies_at_ = Clock::now() + kPoliteness;
   }
 
+  void end_as_dismissed(const std::string& why) {
+    if (!is_watched_ || is_leaving_) return;
+    is_watched_ = false;
+    if (options_.end) return options_.end(why);
+    fmt::print(stderr, "verbena: this process ends, and its job goes on without it: {}\n", why);
+    ::kill(::getpid(), SIGTERM);
+    dies_at_ = Clock::now() + kPoliteness;
+  }
+
   const Options options_;
   const std::unique_ptr<transport::Transport> transport_;
+  PeerNews::Listener listener_;
   bool is_watched_ = true;  ///< the end of another process ends this one
   std::string lost_;        ///< who is gone, and why; empty: nobody
   TimePoint ends_at_{};     ///< if somebody is lost
@@ -213,6 +242,7 @@ class NetworkRendezvous::Talk {
     while (true) {
       {
         const std::lock_guard lock(mutex_);
+        for (const std::function<void()>& errand : std::exchange(errands_, {})) errand();
         if (const std::string words = std::exchange(words_, {}); !words.empty()) on_own_words(words);
         const std::size_t count = transport_->poll(events);
         for (std::size_t i = 0; i < count; ++i) on_event(events[i]);
@@ -229,6 +259,7 @@ class NetworkRendezvous::Talk {
 
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::vector<std::function<void()>> errands_;
   std::string words_;  ///< that this process has said and the thread has not taken
   bool has_said_all_ = true;
   FenceNotes notes_;
@@ -247,11 +278,33 @@ class NetworkRendezvous::Host final : public Talk {
   Host(const Options& options, std::unique_ptr<transport::Transport> transport)
       : Talk(options, std::move(transport)), board_(options.size), seats_(options.size) {}
 
+  void outlive(const std::vector<std::uint32_t>& ranks) override {
+    ask([this, ranks] {
+      for (const std::uint32_t rank : ranks) seats_[rank].is_outlived = true;
+    });
+  }
+  void tell(const std::string& news) override {
+    ask([this, news] {
+      const std::string line = line_of({{"news", news}});
+      tell_all(line);
+      hear(line);
+    });
+  }
+  void dismiss(std::uint32_t rank, const std::string& why) override {
+    ask([this, rank, why] {
+      Seat& seat = seats_[rank];
+      if (std::exchange(seat.is_dismissed, true) || !seat.wire) return;
+      seat.wire->say(line_of({{"dismissed", why}}));
+    });
+  }
+
  private:
   struct Seat {
     std::optional<Wire> wire;  ///< rank 0 has none
     bool has_come = false;
-    bool has_left = false;  ///< or is lost
+    bool has_left = false;      ///< or is lost
+    bool is_outlived = false;   ///< its end is not that of all
+    bool is_dismissed = false;  ///< and is not heard any more
   };
   struct Newcomer {
     Wire wire;
@@ -338,7 +391,12 @@ class NetworkRendezvous::Host final : public Talk {
   }
 
   void on_line(std::uint32_t rank, std::string_view line) {
+    if (seats_[rank].is_dismissed) return;
     const json object = json::parse(line, nullptr, false);
+    if (const std::optional<std::string> word = text_in(object, "word")) {
+      if (listener_.on_word) listener_.on_word(rank, *word);
+      return;
+    }
     if (object.is_object() && object.contains("bye")) {
       seats_[rank].has_left = true;
       if (rank == 0) {
@@ -372,9 +430,13 @@ class NetworkRendezvous::Host final : public Talk {
       if (!seat.wire || &seat.wire->connection() != &connection) continue;
       const std::string who = name_of(rank);
       seat.wire.reset();
-      if (std::exchange(seat.has_left, true)) return;
+      if (std::exchange(seat.has_left, true) || seat.is_dismissed) return;
       const std::string why =
           fmt::format("rank {} ({}) is gone: it crashed, was killed, or its host is gone", rank, who);
+      if (seat.is_outlived) {
+        if (listener_.on_gone) listener_.on_gone(rank, why);
+        return;
+      }
       lack(why);
       lose(why);
       return;
@@ -506,7 +568,7 @@ absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const
   if (!made.ok()) return made.status();
   std::unique_ptr<Talk> talk;
   if (options.rank == 0) {
-    const absl::Status listens = listen(**made, options.place);
+    const absl::Status listens = listen_at(**made, options.place);
     if (!listens.ok()) return listens;
     talk = std::make_unique<Host>(options, *std::move(made));
   } else {
@@ -550,6 +612,26 @@ absl::Status NetworkRendezvous::fence(milliseconds patience, const Stopped& stop
 
 absl::StatusOr<std::string> NetworkRendezvous::get(std::uint32_t rank, const std::string& key) {
   return talk_->get(rank, key);
+}
+
+void NetworkRendezvous::listen(Listener listener) {
+  talk_->listen(std::move(listener));
+}
+
+void NetworkRendezvous::outlive(const std::vector<std::uint32_t>& ranks) {
+  talk_->outlive(ranks);
+}
+
+void NetworkRendezvous::tell(const std::string& news) {
+  talk_->tell(news);
+}
+
+void NetworkRendezvous::say(const std::string& word) {
+  talk_->say(line_of({{"word", word}}));
+}
+
+void NetworkRendezvous::dismiss(std::uint32_t rank, const std::string& why) {
+  talk_->dismiss(rank, why);
 }
 
 void NetworkRendezvous::abort(int /*exit_status*/, const std::string& why) {

@@ -4,10 +4,13 @@
 //
 //   a process   {"rank": r, "size": n}  first
 //               {"abort": why}          all are to end
+//               {"word": text}          to rank 0 (peer_news.hpp)
 //               {"bye": true}           it ends on purpose
 //   rank 0      {"missing": ranks}      now and then, while a fence lacks some
 //               {"refused": why}        to a process that cannot be of this job
 //               {"end": why}            all are to end
+//               {"news": text}          to all (peer_news.hpp)
+//               {"dismissed": why}      to a process that is to end, and whose end does not matter
 //               {"bye": true}           it ends on purpose, and nobody watches any more
 //
 // The connections are those of the tcp transport: both ends have proved that they have the secret.
@@ -18,8 +21,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "job/peer_news.hpp"
 #include "job/rendezvous.hpp"
 #include "transport/host_port.hpp"
 #include "transport/secret.hpp"
@@ -27,7 +32,7 @@
 namespace verbena::job {
 
 /// It has two threads, which take no signals: its own, and the transport's. Most of the time both sleep.
-class NetworkRendezvous final : public PeerRendezvous {
+class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
  public:
   struct Options {
     /// Where rank 0 can be reached. It listens at all addresses of its host, unless this is one of the
@@ -60,8 +65,15 @@ class NetworkRendezvous final : public PeerRendezvous {
   absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) override;
   /// This process is to end by itself.
   void abort(int exit_status, const std::string& why) override;
+  PeerNews* news() override { return this; }
 
  private:
+  void listen(Listener listener) override;
+  void outlive(const std::vector<std::uint32_t>& ranks) override;
+  void tell(const std::string& news) override;
+  void say(const std::string& word) override;
+  void dismiss(std::uint32_t rank, const std::string& why) override;
+
   class Wire;
   class Talk;
   class Host;

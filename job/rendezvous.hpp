@@ -16,6 +16,8 @@
 
 namespace verbena::job {
 
+class PeerNews;
+
 class Rendezvous {
  public:
   /// Called now and then while waiting; true ends the wait.
@@ -56,6 +58,8 @@ class PeerRendezvous : public Rendezvous {
   /// Makes all processes of the job end, this one included if that is possible. For what goes wrong in one
   /// process that the others would not notice. Thread safety: any thread.
   virtual void abort(int exit_status, const std::string& why) = 0;
+  /// nullptr: when one of the processes dies, all end.
+  virtual PeerNews* news() { return nullptr; }
 
  protected:
   using Rendezvous::Rendezvous;

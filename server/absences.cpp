@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cluster/configuration.hpp"
 #include "transport/heartbeat.hpp"
 
 namespace verbena::server {
@@ -20,8 +21,14 @@ bool Absences::waits_for_others() const {
   return options_.replaces_workers && !host_.has_failed() && !host_.has_rows_that_move();
 }
 
+/// The worker may have heard of a configuration in which this server has no place, and this server not yet.
+bool Absences::may_be_left_out() const {
+  return options_.configuration != nullptr && !options_.configuration->ends_who_is_left_out();
+}
+
 bool Absences::waits_for_connections() const {
-  return transport_.connections_may_break() && !host_.has_failed() && !host_.has_rows_that_move();
+  return (transport_.connections_may_break() || may_be_left_out()) && !host_.has_failed() &&
+         !host_.has_rows_that_move();
 }
 
 void Absences::begin(Peer& worker, const absl::Status& why) {
@@ -32,7 +39,7 @@ void Absences::begin(Peer& worker, const absl::Status& why) {
   }
   const bool is_silent =
       worker.connection != nullptr && absl::IsDeadlineExceeded(worker.connection->status());
-  if (!waits_for_connections() || is_silent) return host_.go_on_without(worker, why);
+  if (!waits_for_connections() || (is_silent && !may_be_left_out())) return host_.go_on_without(worker, why);
   if (std::exchange(worker.absence.is_missed, true)) return;
   spdlog::warn("{}: waits until it connects again", std::string(why.message()));
   worker.absence.until = transport_.now() + transport::mending_time(options_.silence_timeout_ms);

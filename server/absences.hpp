@@ -6,7 +6,8 @@
 //    processes knows for how long it is worth waiting, and ends one that is silent.
 //  - One whose connection has broken may live, and come back over another one
 //    (Transport::connections_may_break()): it is waited for as long as silence may last.
-//  - Of one that is silent, its own host has not answered for as long. That is the end.
+//  - It may have left for the copy that has this server's place (Mending), before this server has heard that.
+//  - Of one that is silent, its own host has not answered for as long. Otherwise, that is the end.
 //
 // Nobody is waited for while rows move: a worker changes them without their server, and what was on its way
 // cannot be said again.
@@ -58,6 +59,7 @@ class Absences {
 
  private:
   [[nodiscard]] bool waits_for_others() const;
+  [[nodiscard]] bool may_be_left_out() const;
   void give_up_waiting();
   void watch();
 

@@ -95,13 +95,20 @@ void Chain::check_patience(transport::TimePoint now) {
   if (waits_since_ == transport::TimePoint::max()) return;
   const auto waits = now - waits_since_;
   const cluster::Configuration& newest = source_->newest();
-  const bool waits_for_joining = follower_ == nullptr && !follower_address_.empty() &&
-                                 newest.joining_of(options_.rank) == follower_address_;
+  const bool waits_for_follower = follower_ == nullptr && !follower_address_.empty();
+  const bool waits_for_joining = waits_for_follower && newest.joining_of(options_.rank) == follower_address_;
   if (waits_for_joining && waits > kPatienceWithJoining) {
     // The job can do without it.
     return source_->suspect(follower_address_, "it joins, and does not come");
   }
-  if (waits <= kPatience) return;
+  if (waits <= kPatience) {
+    // Nobody else watches it: the copy that it has followed is gone. Where others may join, it may be busy
+    // with one.
+    const std::chrono::milliseconds most(std::uint64_t{2} * options_.silence_timeout_ms);
+    if (waits_for_follower && !source_->ends_who_is_left_out() && most.count() > 0 && waits > most)
+      source_->suspect(follower_address_, "it has a place after another copy, and does not come");
+    return;
+  }
   host_.fail(absl::UnavailableError(
       fmt::format("a copy of server {} has waited {} s for {}", options_.rank,
                   std::chrono::duration_cast<std::chrono::seconds>(kPatience).count(), waits_for_)));
@@ -154,7 +161,7 @@ void Chain::adopt(const cluster::Configuration& newest) {
   const auto here = std::find(chain.begin(), chain.end(), transport_.listening_address());
   if (here == chain.end() && !is_known_) return;  // not yet
   if (here == chain.end()) {
-    return host_.fail(absl::AbortedError(fmt::format(
+    return host_.step_aside(absl::AbortedError(fmt::format(
         "a copy of server {} is not in configuration {} any more: another one has taken its place",
         options_.rank, newest.number)));
   }
@@ -334,6 +341,9 @@ void Chain::on_goodbye(const Peer& peer) {
 }
 
 bool Chain::ends_with(const Peer& predecessor) {
+  if (!source_->ends_who_is_left_out())
+    follow_configuration();  // it may have no place any more, and fail for that
+  if (predecessor.closed) return false;
   if (&predecessor != predecessor_ || follows_) return true;
   host_.drop(*predecessor_);
   predecessor_ = nullptr;

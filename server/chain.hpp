@@ -46,6 +46,9 @@ class Chain {
     virtual absl::Status go_by(const WorkerMessage& record) = 0;
     virtual void serve() = 0;  ///< from now on this copy serves
     virtual void fail(const absl::Status& because) = 0;
+    /// Another copy has this one's place. It ends without a word: to those who do not know that yet it would
+    /// sound as if the job had failed.
+    virtual void step_aside(const absl::Status& because) = 0;
     /// What the server has, once it is written: called again and again, and meanwhile nothing counts.
     virtual std::optional<Image> take_image() = 0;
     virtual void forget_image() = 0;  ///< nobody wants it any more

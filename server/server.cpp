@@ -902,6 +902,15 @@ void Server::fail(const absl::Status& because) {
   }
 }
 
+void Server::step_aside(const absl::Status& because) {
+  if (!status_.ok()) return;
+  status_ = because;
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (!peer->closed && peer->connection) drop(*peer);
+  }
+  chain_.drop_log();
+}
+
 transport::TimePoint Server::next_poll() const {
   transport::TimePoint next = transport::TimePoint::max();
   next = std::min(next, absences_.next_poll());
@@ -928,7 +937,10 @@ bool Server::release_inbox(Peer& peer) {
     if (!peer.left) peer.inbox->release();
     released = true;
   }
-  if (peer.is_predecessor) {
+  if (peer.closed) {
+    // What this copy has dropped is not acknowledged.
+    peer.owes_credit = false;
+  } else if (peer.is_predecessor) {
     peer.owes_credit = peer.inbox && !peer.inbox->return_all_credit();  // it waits for it
   } else {
     peer.owes_credit = peer.inbox && !peer.left && !peer.inbox->return_credit();

@@ -164,6 +164,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   absl::Status go_by(const WorkerMessage& record) override;
   void serve() override;
   void fail(const absl::Status& because) override;
+  void step_aside(const absl::Status& because) override;
   void forget_image() override { lane_images_.reset(); }
   absl::StatusOr<std::vector<std::span<std::byte>>> load(std::string_view head) override;
   void go_on_from_image() override;

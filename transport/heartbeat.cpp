@@ -21,6 +21,10 @@ std::uint64_t& word(const MemoryRegion& region, std::size_t index) {
   return reinterpret_cast<std::uint64_t*>(region.bytes().data())[index];
 }
 
+/// An answer that takes so long is late. Transports that find out by themselves that a host does not answer
+/// say so first, which says more.
+constexpr Duration kUsualAnswer = 2 * kBeatInterval;
+
 double seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
@@ -77,8 +81,12 @@ absl::Status HeartbeatWatch::watch(Connection& connection, const RemoteDescripto
 }
 
 absl::Status HeartbeatWatch::look(Connection& connection, TimePoint now) {
-  if (now >= next_look_ && counts_.length_bytes > 0 && !is_reading_) {
-    RETURN_IF_ERROR(see(connection, now));
+  if (now >= next_look_ && counts_.length_bytes > 0) {
+    if (is_reading_) {
+      wait_for_answer(now);
+    } else {
+      RETURN_IF_ERROR(see(connection, now));
+    }
   }
   if (bounds_.silence > Duration::zero() && silent_ >= bounds_.silence) {
     return absl::UnavailableError(
@@ -116,8 +124,16 @@ absl::Status HeartbeatWatch::see(Connection& connection, TimePoint now) {
   if (connection.post({&request, 1}) == 0) return absl::OkStatus();
   is_reading_ = true;
   posted_at_ = now;
+  waited_at_ = now + kUsualAnswer;
   next_look_ = now + kBeatInterval;
   return absl::OkStatus();
+}
+
+/// Where it is not an adapter that answers, one whose process is stopped does not.
+void HeartbeatWatch::wait_for_answer(TimePoint now) {
+  silent_ += std::clamp<Duration>(now - waited_at_, Duration::zero(), 2 * kBeatInterval);
+  waited_at_ = std::max(waited_at_, now);
+  next_look_ = now + kBeatInterval;
 }
 
 bool HeartbeatWatch::on_completion(const Event& event) {

@@ -8,9 +8,10 @@
 // counts its turns: that shows a thread that hangs in a process that runs.
 //
 // A watch looks at the counts of one peer at intervals: through the mapping if the peer's memory is mapped,
-// else by a one-sided read. It counts as silence only time in which it has looked itself. So a process that
-// was stopped together with its peers, or has computed for a long time, does not mistake its own absence for
-// theirs.
+// else by a one-sided read. Over tcp, where no adapter answers, a stopped process leaves that without an
+// answer: time in which it is awaited counts as silence, too. Only time counts in which it has looked itself.
+// So a process that was stopped together with its peers, or has computed for a long time, does not mistake
+// its own absence for theirs.
 #pragma once
 
 #include <chrono>
@@ -77,6 +78,7 @@ class HeartbeatWatch {
   bool on_completion(const Event& event);
 
  private:
+  void wait_for_answer(TimePoint now);
   absl::Status see(Connection& connection, TimePoint now);
   void take(const std::uint64_t* counts, TimePoint seen_at);
 
@@ -87,6 +89,7 @@ class HeartbeatWatch {
   std::unique_ptr<MemoryRegion> landing_;  ///< used if the counts are not mapped
   bool is_reading_ = false;
   TimePoint posted_at_;
+  TimePoint waited_at_;  ///< for its answer; the time until then is counted, or need not be
   TimePoint next_look_;
   bool has_seen_ = false;
   TimePoint seen_at_;

@@ -24,6 +24,25 @@ constexpr transport::Duration kLongestAttempt = std::chrono::seconds(1);
 /// To the process that was lost, if it has copies: most likely it is gone for good.
 constexpr auto kBetweenAttemptsToTheSame = std::chrono::milliseconds(100);
 
+/// In the place of a connection that this worker has ended.
+class EndedConnection final : public transport::Connection {
+ public:
+  EndedConnection(std::string name, const std::string& why)
+      : status_(absl::UnavailableError(fmt::format("{}: {}", name, why))) {
+    set_peer_name(std::move(name));
+  }
+  absl::StatusOr<transport::RemoteDescriptor> grant(const transport::MemoryRegion& /*region*/) override {
+    return status_;
+  }
+  const std::byte* mapped(const transport::RemoteDescriptor& /*remote*/) override { return nullptr; }
+  [[nodiscard]] const absl::Status& status() const override { return status_; }
+
+ private:
+  std::size_t do_post(std::span<const transport::WorkRequest> /*requests*/) override { return 0; }
+
+  const absl::Status status_;
+};
+
 }  // namespace
 
 absl::Status Mending::begin(transport::TimePoint deadline) {
@@ -48,6 +67,7 @@ absl::Status Mending::begin(transport::TimePoint deadline) {
   addresses_.resize(servers);
   read_.resize(servers);
   serving_.resize(servers);
+  serving_since_.resize(servers, transport.now());
   take_newest();
   return absl::OkStatus();
 }
@@ -57,8 +77,11 @@ void Mending::adopt_newest() {
   const cluster::Configuration& newest = source_->newest();
   if (newest.number == number_) return;
   number_ = newest.number;
-  for (std::size_t server = 0; server < serving_.size(); ++server)
+  for (std::size_t server = 0; server < serving_.size(); ++server) {
+    const std::string before = serving_[server];
     serving_[server] = newest.servers[server].empty() ? std::string() : newest.servers[server].front();
+    if (serving_[server] != before) serving_since_[server] = session_.now();
+  }
   suspects_ = false;
   is_in_doubt_ = false;    // the next read heeds what was decided since
   session_.start_epoch();  // what was known of which servers may be read is not so any more
@@ -94,18 +117,24 @@ absl::StatusOr<std::unique_ptr<transport::Connection>> Mending::connect_to(std::
 }
 
 bool Mending::lose(ServerLink& link) {
+  return lose(link, std::string(link.connection->status().message()), /*has_ended=*/true);
+}
+
+/// `has_ended`: the connection, and all that was under way over it.
+bool Mending::lose(ServerLink& link, const std::string& why, bool has_ended) {
   if (!is_possible() || session_.has_rows_that_move() || !session_.status().ok()) return false;
   // A copy may take its place; itself, it has been waited for long enough.
   if (!has_copies() && absl::IsDeadlineExceeded(link.connection->status())) return false;
   if (link.state == ServerLink::State::kLost) return true;
-  spdlog::warn("worker {}: {}; {}", session_.options().rank, std::string(link.connection->status().message()),
+  spdlog::warn("worker {}: {}; {}", session_.options().rank, why,
                has_copies() ? "waits for a copy that takes its place" : "connects again");
   if (link.state == ServerLink::State::kUp) link.lost_at = session_.now();
   link.state = ServerLink::State::kLost;
+  link.has_welcome = false;
   link.lost_address = addresses_[link.server];
   link.next_attempt = transport::TimePoint::min();
   link.attempt = kAttempt;
-  link.reads.end_all();
+  if (has_ended) link.reads.end_all();
   // The checkpoint that it asks for fails with the link.
   std::erase_if(link.unsaid, [](const protocol::ControlMessage& message) {
     return std::holds_alternative<protocol::SaveRows>(message);
@@ -122,8 +151,43 @@ void Mending::suspect(const ServerLink& link, const absl::Status& why) {
   suspects_ = true;
 }
 
+/// They may say something as long as they are heard, and wait for their copies for ever.
+void Mending::leave_who_is_left_out() {
+  if (source_->decided() == number_) return;
+  source_->poll(session_.now());
+  adopt_newest();
+  for (const std::unique_ptr<ServerLink>& link : session_.links_) {
+    const bool is_left_out =
+        link->state != ServerLink::State::kLost && addresses_[link->server] != serving_[link->server];
+    if (is_left_out && !link->said_goodbye && session_.status().ok()) leave(*link);
+    if (addresses_[link->server] != serving_[link->server]) link->next_attempt = transport::TimePoint::min();
+  }
+}
+
+/// What is mapped may be read until the worker's clock ends, so its connection stays; but what was read
+/// otherwise must not arrive when somebody else has told of newer clocks: see reconnect().
+void Mending::leave(ServerLink& link) {
+  if (!link.connection->status().ok()) {
+    static_cast<void>(lose(link));
+    return;
+  }
+  const std::string why = fmt::format("it has no place in configuration {}", number_);
+  // Before there is a table, nothing is read, and the clock board may be mapped.
+  const bool is_mapped = link.shards.empty() || link.reads_in_place ||
+                         std::any_of(link.shards.begin(), link.shards.end(), [&](const auto& shard) {
+                           return link.connection->mapped(shard) != nullptr;
+                         });
+  if (!is_mapped) {
+    SessionCore::add_posted(*link.connection, session_.counters());
+    link.connection = std::make_unique<EndedConnection>(link.connection->peer_name(), why);
+    link.connection->user_data = reinterpret_cast<std::uintptr_t>(&link);
+  }
+  static_cast<void>(lose(link, fmt::format("{}: {}", link.connection->peer_name(), why), !is_mapped));
+}
+
 void Mending::step() {
   if (!is_possible()) return;
+  if (has_copies() && !source_->ends_who_is_left_out()) leave_who_is_left_out();
   if (suspects_ || is_in_doubt_) {
     source_->poll(session_.now());
     adopt_newest();
@@ -131,6 +195,7 @@ void Mending::step() {
   for (const std::unique_ptr<ServerLink>& link : session_.links_) {
     if (link->state == ServerLink::State::kUp) continue;
     if (is_overdue(*link)) return;
+    suspect_who_does_not_serve(*link);
     if (link->state == ServerLink::State::kLost) {
       static_cast<void>(reconnect(*link));
     } else if (link->state == ServerLink::State::kJoining) {
@@ -158,10 +223,23 @@ transport::TimePoint Mending::next_step() const {
   return next;
 }
 
+/// One that is to serve now may have been stopped before, and nobody else may be watching it. Where others
+/// may join, it may be busy with one.
+void Mending::suspect_who_does_not_serve(const ServerLink& link) {
+  const std::chrono::milliseconds most(std::uint64_t{2} * session_.options().silence_timeout_ms);
+  if (!has_copies() || source_->ends_who_is_left_out() || most.count() == 0 || link.has_welcome ||
+      serving_[link.server].empty() || serving_[link.server] == link.lost_address)
+    return;
+  if (session_.now() - std::max(serving_since_[link.server], link.lost_at) > most)
+    source_->suspect(serving_[link.server], "it is to serve, and does not answer");
+}
+
 /// How long a link may be lost. A server without copies waits no longer for its worker, either.
 std::chrono::milliseconds Mending::patience() const {
-  return has_copies() ? std::chrono::milliseconds(session_.options().timeout_ms)
-                      : transport::mending_time(session_.options().silence_timeout_ms);
+  // One after another may be found silent.
+  const std::chrono::milliseconds for_copies(std::max<std::uint64_t>(
+      session_.options().timeout_ms, std::uint64_t{5} * session_.options().silence_timeout_ms));
+  return has_copies() ? for_copies : transport::mending_time(session_.options().silence_timeout_ms);
 }
 
 /// Then the session has failed.
@@ -203,6 +281,7 @@ std::string Mending::address_to_try(ServerLink& link) {
 
 /// False: not now.
 bool Mending::reconnect(ServerLink& link) {
+  if (link.connection->status().ok() && link.reads.has_any()) return false;
   const std::string address = address_to_try(link);
   if (address.empty()) return false;
   auto connection = session_.transport_->connect(address, session_.now() + link.attempt);

@@ -4,6 +4,10 @@
 // the same server again, too, which knows it, and says again what that has not heard. Nothing is lost, and
 // nothing counts twice. "The copy" is whichever of these it has connected to.
 //
+// Where those who are left out of a configuration may go on (ConfigurationSource::ends_who_is_left_out()), a
+// link is lost, too, as soon as this worker hears of such a configuration, whatever its connection says: what
+// is under way over it has ended before there is another one.
+//
 //  1. Lost. Nothing is sent to the server; its memory, where it is mapped, is read as before: what it holds
 //     is as good as the clocks say that it has told, and it tells no newer ones. If a read must find what
 //     others were told of (sequential, vap), it is read as long as nobody can serve in its place: see
@@ -95,11 +99,15 @@ class Mending {
     std::unique_ptr<transport::Connection> connection;
   };
 
+  bool lose(ServerLink& link, const std::string& why, bool has_ended);
+  void leave_who_is_left_out();
+  void leave(ServerLink& link);
   void doubt();
   void adopt_newest();
   void take_newest();
   [[nodiscard]] std::chrono::milliseconds patience() const;
   bool is_overdue(const ServerLink& link);
+  void suspect_who_does_not_serve(const ServerLink& link);
   [[nodiscard]] std::string address_to_try(ServerLink& link);
   bool reconnect(ServerLink& link);
   void say_again(ServerLink& link);
@@ -108,10 +116,11 @@ class Mending {
   SessionCore& session_;
   const std::shared_ptr<cluster::ConfigurationSource> source_;
   const bool connections_may_break_;
-  std::uint64_t number_ = 0;            ///< of the configuration that this worker goes by
-  std::vector<std::string> serving_;    ///< in it, by server; empty: none is left
-  std::vector<std::string> addresses_;  ///< of those that the links are of, which may be gone
-  std::vector<std::string> read_;       ///< of those in whose memory all tables are read
+  std::uint64_t number_ = 0;                         ///< of the configuration that this worker goes by
+  std::vector<std::string> serving_;                 ///< in it, by server; empty: none is left
+  std::vector<transport::TimePoint> serving_since_;  ///< as far as this worker has heard
+  std::vector<std::string> addresses_;               ///< of those that the links are of, which may be gone
+  std::vector<std::string> read_;                    ///< of those in whose memory all tables are read
   std::vector<Former> former_;
   bool suspects_ = false;     ///< somebody, and the source is to tell others
   bool is_in_doubt_ = false;  ///< a configuration was decided that is not known yet

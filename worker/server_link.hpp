@@ -82,6 +82,7 @@ class ReadsUnderWay {
     for (; !left_.empty() && number != kUnsignaled && last_ - left_.size() < number; left_.pop_front())
       --*left_.front();
   }
+  [[nodiscard]] bool has_any() const { return !left_.empty(); }
   /// The connection has ended, and all its reads with it.
   void end_all() {
     for (; !left_.empty(); left_.pop_front()) --*left_.front();

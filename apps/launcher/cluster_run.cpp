@@ -16,8 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "apps/launcher/child_command.hpp"
+#include "apps/launcher/hosts_succession.hpp"
 #include "apps/launcher/leader.hpp"
 #include "apps/launcher/process_jobs.hpp"
 #include "apps/launcher/resume_notes.hpp"
@@ -27,6 +29,7 @@
 #include "apps/thrown.hpp"
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
+#include "job/peer_news.hpp"
 #include "job/secret_handover.hpp"
 
 namespace verbena::apps {
@@ -48,6 +51,8 @@ struct Others {
   std::vector<std::string> names;   ///< host names, by rank
   std::vector<std::string> usable;  ///< transport::usable_schemes() between hosts, by rank
   std::vector<Leader::Member> members;
+  RankChains chains;                   ///< of servers, if they have copies
+  std::vector<std::uint32_t> numbers;  ///< of server processes, by rank: JobOptions::server_processes()
 
   [[nodiscard]] bool one_host() const { return std::set(hosts.begin(), hosts.end()).size() == 1; }
 };
@@ -70,6 +75,8 @@ class ClusterProcess {
   }
   absl::Status meet(absl::Status verdict);
   absl::Status learn_of_others();
+  void learn_chains();
+  [[nodiscard]] absl::Status share_configurations();
   [[nodiscard]] std::string plan() const;
   absl::Status prepare();
   absl::Status decide_transport();
@@ -93,8 +100,10 @@ class ClusterProcess {
   bool called_off_ = false;
   Others others_;
   std::string leaders_address_;
-  std::unique_ptr<RunOutputs> outputs_;  ///< rank 0's
-  std::unique_ptr<Leader> leader_;       ///< rank 0's
+  std::unique_ptr<RunOutputs> outputs_;          ///< rank 0's
+  std::unique_ptr<HostsSuccession> succession_;  ///< rank 0's, if servers have copies
+  std::unique_ptr<ToldConfiguration> told_;      ///< if servers have copies
+  std::unique_ptr<Leader> leader_;               ///< rank 0's
   std::unique_ptr<LeaderLink> link_;
 };
 
@@ -123,6 +132,8 @@ int ClusterProcess::run() {
         "--restarts: only what has started the processes can start them again: expected a job script that "
         "does, with --resume-from and the newest checkpoint");
   }
+  if (verdict.ok() && cluster_.rendezvous.news() == nullptr) verdict = check_no_replicas(run_.job);
+  if (verdict.ok()) verdict = check_replicas_on_hosts(run_.job);
   if (verdict.ok() && leads()) verdict = check_all(application_, run_);
   if (verdict.ok() && leads()) verdict = check_resume_in_cluster(run_.job, application_, options_);
   absl::Status status = meet(std::move(verdict));
@@ -173,9 +184,10 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
 /// What all processes must have been told alike, or they would wait for what none of them does.
 std::string ClusterProcess::plan() const {
   const JobOptions& job = run_.job;
-  return fmt::format("{} --servers {} --workers {} --threads {} --consistency {} --transport {}{}",
-                     std::string(application_.name()), job.servers, job.workers, job.threads, job.consistency,
-                     job.transport.transport, job.transport.tls ? " --tls" : "");
+  return fmt::format("{} --servers {}{} --workers {} --threads {} --consistency {} --transport {}{}",
+                     std::string(application_.name()), job.servers,
+                     job.replicas == 0 ? "" : fmt::format(" --replicas {}", job.replicas), job.workers,
+                     job.threads, job.consistency, job.transport.transport, job.transport.tls ? " --tls" : "");
 }
 
 absl::Status ClusterProcess::learn_of_others() {
@@ -198,14 +210,59 @@ absl::Status ClusterProcess::learn_of_others() {
     if (!usable.ok()) return usable.status();
     others_.usable.push_back(*std::move(usable));
     const std::size_t space = name->find(' ');
-    const bool server = other < run_.job.servers;
     others_.hosts.push_back(*std::move(host));
     others_.names.push_back(name->substr(space + 1));
-    others_.members.push_back({fmt::format("{} {} (rank {}, pid {} on {})", server ? "server" : "worker",
-                                           server ? other : other - run_.job.servers, other,
-                                           name->substr(0, space), others_.names.back()),
-                               server});
+    others_.members.push_back(
+        {.name = fmt::format("(rank {}, pid {} on {})", other, name->substr(0, space), others_.names.back()),
+         .server = other < run_.job.server_processes()});
+    static_cast<void>(absl::SimpleAtoi(name->substr(0, space), &others_.members.back().pid));
   }
+  learn_chains();
+  return absl::OkStatus();
+}
+
+/// Which process is which, as all decide alike from the same facts.
+void ClusterProcess::learn_chains() {
+  const JobOptions& job = run_.job;
+  FormedChains formed = form_chains(others_.hosts, job.servers, job.replicas);
+  if (leads() && !formed.are_apart) {
+    put_warning(stderr,
+                "verbena: some servers have a copy on their own host, which would be lost with it: expected "
+                "server processes on more hosts\n");
+  }
+  others_.chains = std::move(formed.ranks);
+  others_.numbers.resize(job.server_processes());
+  for (std::uint32_t server = 0; server < job.servers; ++server) {
+    for (std::uint32_t copy = 0; copy < others_.chains[server].size(); ++copy) {
+      const std::uint32_t rank = others_.chains[server][copy];
+      others_.numbers[rank] = copy * job.servers + server;
+      Leader::Member& member = others_.members[rank];
+      member.of_server = server;
+      member.name = copy == 0 ? fmt::format("server {} {}", server, member.name)
+                              : fmt::format("copy {} of server {} {}", copy, server, member.name);
+    }
+  }
+  for (std::uint32_t rank = job.server_processes(); rank < others_.members.size(); ++rank) {
+    std::string& name = others_.members[rank].name;
+    name = fmt::format("worker {} {}", rank - job.server_processes(), name);
+  }
+}
+
+/// Before the servers' addresses are known: whoever knows them may know a newer configuration.
+absl::Status ClusterProcess::share_configurations() {
+  if (run_.job.replicas == 0) return absl::OkStatus();
+  job::PeerNews& news = *cluster_.rendezvous.news();
+  if (!leads()) {
+    told_ = std::make_unique<ToldConfiguration>(others_.chains, news);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<HostsSuccession>> succession = HostsSuccession::make(others_.chains, news);
+  if (!succession.ok()) return succession.status();
+  succession_ = *std::move(succession);
+  leader_->survive_by(*succession_);
+  told_ = std::make_unique<ToldConfiguration>(
+      others_.chains, news, succession_->listener(),
+      [this](const cluster::Configuration& first) { succession_->begin(first); });
   return absl::OkStatus();
 }
 
@@ -213,7 +270,7 @@ absl::Status ClusterProcess::learn_of_others() {
 /// needs to listen.
 absl::Status ClusterProcess::prepare() {
   RETURN_IF_ERROR(decide_transport());
-  if (!leads()) return absl::OkStatus();
+  if (!leads()) return share_configurations();
   spdlog::info("run {}: {} {}", std::string(application_.name()), effective(run_.job), options_.effective());
   absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run_, application_, options_);
   if (!outputs.ok()) return outputs.status();
@@ -222,6 +279,7 @@ absl::Status ClusterProcess::prepare() {
       Leader::listen(others_.one_host(), others_.members, run_.job.transport.secret);
   if (!leader.ok()) return leader.status();
   leader_ = *std::move(leader);
+  RETURN_IF_ERROR(share_configurations());
   return cluster_.rendezvous.put(kLeader, leader_->address());
 }
 
@@ -306,11 +364,14 @@ int ClusterProcess::train(std::thread& listening) {
     ::_exit(status);
   }
   const bool server = others_.members[rank()].server;
-  job::AddressExchange addresses(cluster_.rendezvous, run_.job.servers);
-  const Role role{.job = run_.job,
-                  .rank = server ? rank() : rank() - run_.job.servers,
-                  .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, rank()),
-                  .addresses = &addresses};
+  const std::uint32_t first_worker = run_.job.server_processes();
+  job::AddressExchange addresses(cluster_.rendezvous, first_worker);
+  const Role role{
+      .job = run_.job,
+      .rank = server ? others_.numbers[rank()] : rank() - first_worker,
+      .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, first_worker, rank()),
+      .addresses = &addresses,
+      .told = told_.get()};
   std::atomic<bool> stop = false;
   JobsResult result;
   if (absl::StatusOr<ProcessJobs> jobs = make_jobs(role, stop); jobs.ok()) {
@@ -383,16 +444,24 @@ void ClusterProcess::follow(const JobsResult& result, bool lost) {
 
 absl::Status share_out(std::uint32_t size, RunOptions& run) {
   JobOptions& job = run.job;
-  RETURN_IF_ERROR(check_replicas(job));
   if (run.baseline) {
     return absl::InvalidArgumentError(fmt::format("--baseline is one process; {} were started", size));
   }
   const bool says_servers = job.given.contains("servers");
   const bool says_workers = job.given.contains("workers");
-  if (!says_servers && !says_workers) job.servers = std::max(1U, size / 2);
-  if (!says_servers && says_workers) job.servers = size - std::min(size, job.workers);
-  if (!says_workers) job.workers = size - std::min(size, job.servers);
-  if (job.servers > 0 && job.workers > 0 && job.servers + job.workers == size) return absl::OkStatus();
+  const std::uint32_t of_each = 1 + job.replicas;
+  if (!says_servers && !says_workers) job.servers = std::max(1U, size / 2 / of_each);
+  if (!says_servers && says_workers) job.servers = (size - std::min(size, job.workers)) / of_each;
+  if (!says_workers) job.workers = size - std::min(size, job.server_processes());
+  if (job.servers > 0 && job.workers > 0 && job.server_processes() + job.workers == size)
+    return absl::OkStatus();
+  if (job.replicas > 0) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} processes were started, which cannot be {} servers with {} more copies each and {} "
+        "workers: the number of processes must be --servers × (1 + --replicas) + --workers, with at "
+        "least 1 server and 1 worker",
+        size, job.servers, job.replicas, job.workers));
+  }
   return absl::InvalidArgumentError(
       fmt::format("{} processes were started, which cannot be {} servers and {} workers: --servers and "
                   "--workers must come to the number of processes, each at least 1",
@@ -400,15 +469,15 @@ absl::Status share_out(std::uint32_t size, RunOptions& run) {
 }
 
 std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std::uint32_t servers,
-                                        std::uint32_t rank) {
-  assert(rank >= servers);
+                                        std::uint32_t first_worker, std::uint32_t rank) {
+  assert(rank >= first_worker && first_worker >= servers);
   std::vector<std::uint32_t> here;
   for (std::uint32_t server = 0; server < servers; ++server) {
     if (hosts[server] == hosts[rank]) here.push_back(server);
   }
   if (here.empty()) return std::nullopt;
   const auto workers_before =
-      static_cast<std::size_t>(std::count(hosts.begin() + servers, hosts.begin() + rank, hosts[rank]));
+      static_cast<std::size_t>(std::count(hosts.begin() + first_worker, hosts.begin() + rank, hosts[rank]));
   return here[workers_before % here.size()];
 }
 

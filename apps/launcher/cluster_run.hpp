@@ -22,14 +22,16 @@
 namespace verbena::apps {
 
 /// Decides how many of the `size` processes are servers and how many are workers, as far as the command line
-/// leaves it open: half of them (at least one) become servers. INVALID_ARGUMENT if the numbers do not add up.
+/// leaves it open: half of them (at least one) become servers, and the copies of servers. INVALID_ARGUMENT if
+/// the numbers do not add up.
 absl::Status share_out(std::uint32_t size, RunOptions& run);
 
-/// The server of the worker process with rank `rank` among all processes (the servers have the first ranks).
-/// The workers of a host, hosts[rank], take the servers of that host in turn. nullopt: its host has no
-/// server. REQUIRES: rank ≥ servers.
+/// The server of the worker process with rank `rank` among all processes. The servers have the first ranks,
+/// then there may be copies of servers; workers begin with rank `first_worker`. The workers of a host,
+/// hosts[rank], take the servers of that host in turn. nullopt: its host has no server. REQUIRES: rank ≥
+/// first_worker ≥ servers.
 std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std::uint32_t servers,
-                                        std::uint32_t rank);
+                                        std::uint32_t first_worker, std::uint32_t rank);
 
 struct ClusterOptions {
   job::PeerRendezvous& rendezvous;

@@ -20,6 +20,7 @@
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
+#include "consistency/rules.hpp"
 #include "job/server_place.hpp"
 #include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
@@ -79,7 +80,9 @@ void add_size_options(CLI::App& command, JobOptions& options) {
   add_number(
       command, "--replicas", options.replicas,
       "Copies of each server, in processes of their own: when a server dies, a copy takes its place, and "
-      "nothing is lost (docs/elasticity.md). For a run on one host, and tables whose rows stay.",
+      "nothing is lost (docs/elasticity.md). For a run on one host, or on several with --rendezvous, and "
+      "tables "
+      "whose rows stay.",
       {0, 8})
       ->type_name("K")
       ->group(kProcessOptions)
@@ -461,12 +464,25 @@ absl::Status check_application(Application& application, const JobOptions& optio
   return application.check(baseline ? 1 : options.total_workers());
 }
 
-/// Those are decided about by the launcher of a run on one host, which knows who has ended.
-absl::Status check_replicas(const JobOptions& options) {
+/// Those are decided about by the launcher of a run on one host, which knows who has ended, or by rank 0.
+absl::Status check_no_replicas(const JobOptions& options) {
   if (options.replicas == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "--replicas: expected with verbena run on one host, for an application of its own; not under mpirun or "
-      "srun, for processes started by hand, or for a program of yours");
+      "--replicas: expected with verbena run, for an application of its own, on one host or with "
+      "--rendezvous; "
+      "not for processes that meet by PMIx (mpirun and srun end all when one dies), that find each other by "
+      "--addresses or --job, or for a program of yours");
+}
+
+absl::Status check_replicas_on_hosts(const JobOptions& options) {
+  const absl::StatusOr<ConsistencyModel> model = parse_consistency(options.consistency);
+  if (options.replicas == 0 || !model.ok() || !consistency::rules_of(*model).acknowledges_at_once())
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "--replicas: not under {} with --rendezvous: on another host, a server that is taken for dead "
+      "may go on, and its rows may be read, which {} allows only with leases, which there are not; "
+      "expected bsp, a-bsp, ssp, essp, bounded-delay or asp",
+      options.consistency, options.consistency));
 }
 
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here) {
@@ -514,7 +530,7 @@ TransportOptions decided_by_hand(const JobOptions& options) {
 }
 
 absl::Status check_by_hand(const JobOptions& options) {
-  RETURN_IF_ERROR(check_replicas(options));
+  RETURN_IF_ERROR(check_no_replicas(options));
   JobOptions job = options;
   job.transport = decided_by_hand(options);
   RETURN_IF_ERROR(check(job));

@@ -250,6 +250,10 @@ bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
 RunStatus Leader::status(const RunMonitor& monitor) const {
   using Role = RunStatus::Copy::Role;
   RunStatus status = monitor.status();
+  if (survival_ != nullptr) {
+    add_copies(status);
+    return status;
+  }
   for (const Seat& seat : seats_) {
     if (!seat.member.server) continue;
     std::vector<RunStatus::Copy>& copies = status.servers.emplace_back();
@@ -259,6 +263,21 @@ RunStatus Leader::status(const RunMonitor& monitor) const {
   return status;
 }
 
+void Leader::add_copies(RunStatus& status) const {
+  using Role = RunStatus::Copy::Role;
+  const std::optional<Survival::Chains> chains = survival_->chains();
+  if (!chains) return;
+  status.configuration = chains->number;
+  for (const std::vector<Survival::Copy>& chain : chains->servers) {
+    std::vector<RunStatus::Copy>& copies = status.servers.emplace_back();
+    for (const Survival::Copy& copy : chain) {
+      copies.push_back({.copy = copy.copy,
+                        .pid = seats_[copy.rank].member.pid,
+                        .role = copies.empty() ? Role::kServes : Role::kFollows});
+    }
+  }
+}
+
 void Leader::wait(const RunMonitor& monitor, std::chrono::milliseconds patience) const {
   std::vector<pollfd> wanted = {{listener_, POLLIN, 0}};
   for (const Stranger& stranger : strangers_) wanted.push_back({stranger.descriptor, POLLIN, 0});
@@ -266,6 +285,7 @@ void Leader::wait(const RunMonitor& monitor, std::chrono::milliseconds patience)
     wanted.push_back({seat.gone || seat.ended ? -1 : seat.descriptor, POLLIN, 0});
   }
   monitor.add_descriptors(wanted);
+  if (survival_ != nullptr) survival_->add_descriptors(wanted);
   auto timeout_ms = static_cast<int>(patience.count());
   if (stopped_at_) timeout_ms = std::min(timeout_ms, poll_ms_until(*stopped_at_ + kStopPatience));
   ::poll(wanted.data(), wanted.size(), timeout_ms);
@@ -352,7 +372,12 @@ void Leader::hear_members(RunMonitor& monitor) {
     if (seat.descriptor < 0 || seat.gone) continue;
     const bool open =
         seat.lines.read(seat.descriptor, [&](std::string_view line) { on_line(seat, line, monitor); });
-    if (!open) on_gone(seat, monitor);
+    if (!open && !seat.ended)
+      lose(seat, "ended without a word: it crashed, was killed, or its host is gone", monitor);
+    seat.gone |= !open;
+  }
+  if (survival_ != nullptr) {
+    for (const Survival::Loss& loss : survival_->take_losses()) lose(seats_[loss.rank], loss.why, monitor);
   }
   if (!workers_left_at_ && all_over(true)) workers_left_at_ = Clock::now();
 }
@@ -377,12 +402,39 @@ void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
   }
 }
 
-void Leader::on_gone(Seat& seat, RunMonitor& monitor) {
+/// It is gone, or seems to be.
+void Leader::lose(Seat& seat, const std::string& why, RunMonitor& monitor) {
+  if (seat.ended || seat.gone) return;
+  const std::string what = fmt::format("{} {}", seat.member.name, why);
+  if (stopped_at_ || signal_ != 0 || survival_ == nullptr || !seat.member.server)
+    return monitor.fail(Cause::kKilled, absl::AbortedError(what));
+  const auto is_it = [&](const Seat& each) { return &each == &seat; };
+  const auto rank =
+      static_cast<std::uint32_t>(std::find_if(seats_.begin(), seats_.end(), is_it) - seats_.begin());
+  const absl::StatusOr<std::string> next = survival_->go_on_without(rank, what);
+  if (!next.ok()) {
+    return monitor.fail(Cause::kKilled, absl::AbortedError(fmt::format(
+                                            "{}; {}", what, std::string(next.status().message()))));
+  }
+  let_go(seat);
+  monitor.fail_over(seat.member.of_server, seat.member.pid, fmt::format("{}: {}", what, *next));
+}
+
+/// The run goes on without it. If it goes on, too, it ends by this.
+void Leader::let_go(Seat& seat) {
   seat.gone = true;
-  if (seat.ended) return;
-  monitor.fail(Cause::kKilled, absl::AbortedError(fmt::format(
-                                   "{} ended without a word: it crashed, was killed, or its host is gone",
-                                   seat.member.name)));
+  if (seat.descriptor < 0) return;
+  job::write_all(seat.descriptor, kStop).IgnoreError();
+  ::shutdown(seat.descriptor, SHUT_WR);
+}
+
+/// Another copy of its server has ended as it should. The one before this one may have been lost before it
+/// could dismiss it.
+bool Leader::is_left_over(const Seat& seat) const {
+  return survival_ != nullptr && seat.member.server &&
+         std::any_of(seats_.begin(), seats_.end(), [&](const Seat& other) {
+           return other.member.server && other.ended && other.member.of_server == seat.member.of_server;
+         });
 }
 
 void Leader::check_time(RunMonitor& monitor) {
@@ -391,13 +443,17 @@ void Leader::check_time(RunMonitor& monitor) {
     abandoned_ = now >= *stopped_at_ + kStopPatience && !all_over(false);
     return;
   }
-  for (const Seat& seat : seats_) {
+  for (Seat& seat : seats_) {
     if (!seat.came && now >= start_ + kArrival) {
       monitor.fail(Cause::kOwnError, absl::DeadlineExceededError(fmt::format(
                                          "{} has not come within {} s: may it open TCP connections to {}?",
                                          seat.member.name, kArrival.count(), address_)));
     } else if (workers_left_at_ && now >= *workers_left_at_ + RunMonitor::kServersPatience && !seat.ended &&
                !seat.gone) {
+      if (is_left_over(seat)) {
+        let_go(seat);
+        continue;
+      }
       monitor.fail_still_running(seat.member.name);
     }
   }

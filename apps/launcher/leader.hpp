@@ -8,6 +8,8 @@
 // leader sends "stop", which means "end now", and closes the connection, which means "you may go".
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -34,12 +36,48 @@ class Leader {
   struct Member {
     std::string name;  ///< "worker 1 (rank 3, pid 4711 on node7)"
     bool server = false;
+    std::uint32_t of_server = 0;  ///< the rank of the server that it is a copy of, if it is one
+    std::int64_t pid = 0;
+  };
+  /// How a run survives members. Belongs to the leader's thread.
+  class Survival {
+   public:
+    struct Loss {
+      std::uint32_t rank = 0;  ///< of the member, among all
+      std::string why;         ///< "is gone: …"
+    };
+    struct Copy {
+      std::uint32_t copy = 0;  ///< its number, among those of its server
+      std::uint32_t rank = 0;
+    };
+    struct Chains {
+      std::uint64_t number = 0;                ///< of the configuration
+      std::vector<std::vector<Copy>> servers;  ///< by rank; the first one serves
+    };
+
+    virtual ~Survival() = default;
+    /// What to wait for before the next take_losses().
+    virtual void add_descriptors(std::vector<pollfd>& wanted) const = 0;
+    /// Those of whom it was heard since the last call that they are gone, or seem to be.
+    [[nodiscard]] virtual std::vector<Loss> take_losses() = 0;
+    /// From now on the run goes on without it. Returns what follows from that, for people; an error: it
+    /// cannot.
+    virtual absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) = 0;
+    /// nullopt: the members have not met yet.
+    [[nodiscard]] virtual std::optional<Chains> chains() = 0;
+
+   protected:
+    Survival() = default;
+    Survival(const Survival&) = default;
+    Survival& operator=(const Survival&) = default;
   };
 
   /// Listens on any free port: of the loopback interface, or of all interfaces. `members` are in the order of
   /// their ranks.
   static absl::StatusOr<std::unique_ptr<Leader>> listen(bool loopback_only, std::vector<Member> members,
                                                         std::shared_ptr<const transport::Secret> secret);
+  /// Members may die from now on. It must outlive the leader.
+  void survive_by(Survival& survival) { survival_ = &survival; }
   ~Leader();  ///< lets the members go
   Leader(const Leader&) = delete;
   Leader& operator=(const Leader&) = delete;
@@ -69,7 +107,7 @@ class Leader {
     job::LineStream lines;
     bool came = false;
     bool ended = false;  ///< and has reported its end
-    bool gone = false;   ///< has closed its connection
+    bool gone = false;   ///< has closed its connection, or the run goes on without it
     bool reported_failure = false;
   };
   /// A connection that has not proved yet which process it belongs to.
@@ -88,6 +126,7 @@ class Leader {
 
   void wait(const RunMonitor& monitor, std::chrono::milliseconds patience) const;
   [[nodiscard]] RunStatus status(const RunMonitor& monitor) const;
+  void add_copies(RunStatus& status) const;
   void accept();
   void send_one_away();
   void hear_strangers();
@@ -95,7 +134,9 @@ class Leader {
   bool seat(const Stranger& stranger, std::string_view line);
   void hear_members(RunMonitor& monitor);
   void on_line(Seat& seat, std::string_view line, RunMonitor& monitor);
-  void on_gone(Seat& seat, RunMonitor& monitor);
+  void lose(Seat& seat, const std::string& why, RunMonitor& monitor);
+  void let_go(Seat& seat);
+  [[nodiscard]] bool is_left_over(const Seat& seat) const;
   void check_time(RunMonitor& monitor);
   void stop_all();
   [[nodiscard]] bool all_over(bool workers_only) const;
@@ -103,6 +144,7 @@ class Leader {
   const int listener_;
   const std::string address_;
   const std::shared_ptr<const transport::Secret> secret_;
+  Survival* survival_ = nullptr;  ///< nullptr: it needs all members
   std::deque<Seat> seats_;
   std::deque<Stranger> strangers_;
   const Clock::time_point start_ = Clock::now();

@@ -229,7 +229,7 @@ absl::StatusOr<std::vector<std::string>> with_path(std::vector<std::string> word
 
 absl::Status check(const RunOptions& run, Program& application) {
   RETURN_IF_ERROR(check_all(application, run));
-  RETURN_IF_ERROR(check_replicas(run.job));
+  RETURN_IF_ERROR(check_no_replicas(run.job));
   return check_host(run.job);
 }
 

@@ -12,6 +12,7 @@
 
 #include "apps/conditions/competitors.hpp"
 #include "apps/conditions/slowdown.hpp"
+#include "apps/launcher/hosts_succession.hpp"
 #include "apps/launcher/short_slices.hpp"
 #include "apps/launcher/succession.hpp"
 #include "apps/resuming/checkpoints.hpp"
@@ -25,10 +26,16 @@
 namespace verbena::apps {
 namespace {
 
-/// Where this process learns which copies servers have; nullptr: they have none.
-std::shared_ptr<cluster::StoredConfiguration> configuration_for(const Role& role) {
+/// Where this process learns which copies servers have, if its launcher decides about them; else nullptr.
+std::shared_ptr<cluster::StoredConfiguration> stored_configuration_for(const Role& role) {
   return role.decided == nullptr ? nullptr
                                  : configuration_of(::getppid(), role.job.transport.secret, role.decided);
+}
+
+/// Where this process learns which copies servers have; nullptr: they have none.
+std::shared_ptr<cluster::ConfigurationSource> configuration_for(const Role& role) {
+  if (role.told != nullptr) return role.told->source();
+  return stored_configuration_for(role);
 }
 
 /// `addresses`: of all copies of all servers, by number.
@@ -47,7 +54,9 @@ absl::Status serve(const Role& role, transport::Transport& transport, Outlet& ou
                                                   ? server_addresses(job)[role.rank]
                                                   : fresh_address(job.transport, ::getppid(), role.rank);
   if (!address.ok()) return address.status();
-  const auto configuration = configuration_for(role);
+  const auto stored = stored_configuration_for(role);
+  const std::shared_ptr<cluster::ConfigurationSource> configuration =
+      role.told != nullptr ? role.told->source() : stored;
   absl::StatusOr<std::unique_ptr<server::Server>> made =
       server::Server::create(transport, {.address = *address,
                                          .rank = role.rank % job.servers,
@@ -71,11 +80,12 @@ absl::Status serve(const Role& role, transport::Transport& transport, Outlet& ou
     const std::string own = transport.listening_address();
     RETURN_IF_ERROR(job::check_can_be_found(own));
     if (role.joins) {
-      configuration->join(role.rank % job.servers, role.rank / job.servers, own);
+      stored->join(role.rank % job.servers, role.rank / job.servers, own);
     } else {
       const absl::StatusOr<std::vector<std::string>> met = role.addresses->addresses(own, stop);
       if (!met.ok()) return met.status();
-      if (configuration != nullptr) configuration->propose(first_configuration(job, *met));
+      if (role.told != nullptr) role.told->begin(*met);
+      if (stored != nullptr) stored->propose(first_configuration(job, *met));
     }
   }
   if (shares_cores(job)) ask_for_short_slices();
@@ -177,6 +187,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   absl::StatusOr<std::vector<std::string>> addresses =
       role.addresses == nullptr ? server_addresses(job) : role.addresses->addresses("", stop_at_once);
   if (!addresses.ok()) return addresses.status();
+  if (role.told != nullptr) role.told->begin(*addresses);
   addresses->resize(job.servers);  // the others follow these
   // All threads of a process belong to one node.
   const std::uint32_t node = role.own_server.value_or(role.rank % job.servers);

@@ -18,9 +18,11 @@
 
 namespace verbena::apps {
 
+class ToldConfiguration;
+
 struct Role {
   JobOptions job;  ///< its transport is decided
-  /// Of this process among its kind; of a server's, see JobOptions::server_processes().
+  /// Of this process among its kind; of a server's, its number: see JobOptions::server_processes().
   std::uint32_t rank = 0;
   /// For a worker process: the server of the node that it belongs to. nullopt: its rank modulo the number of
   /// servers.
@@ -35,6 +37,8 @@ struct Role {
   std::uint32_t incarnation = 0;  ///< SessionOptions::incarnation of all workers of a process
   /// See cluster::ConfigurationSource; nullptr: servers have no copies.
   std::shared_ptr<const std::atomic<std::uint64_t>> decided = nullptr;
+  /// For a job on several hosts whose servers have copies; else nullptr.
+  ToldConfiguration* told = nullptr;
 };
 
 /// The jobs for run_jobs(). The arguments must outlive the jobs; `stop` is the flag that run_jobs() sets.

@@ -20,6 +20,13 @@ cluster::TimePoint now() {
 
 }  // namespace
 
+std::string what_follows(const cluster::Configuration& next, std::uint32_t server) {
+  const std::size_t left = next.servers[server].size();
+  return fmt::format("the run goes on with {} of server {} (configuration {})",
+                     left == 1 ? std::string("the last copy") : fmt::format("{} copies", left), server,
+                     next.number);
+}
+
 std::shared_ptr<cluster::StoredConfiguration> configuration_of(
     pid_t launcher, const std::shared_ptr<const transport::Secret>& secret,
     std::shared_ptr<const std::atomic<std::uint64_t>> decided) {
@@ -71,10 +78,7 @@ void Succession::publish(std::string status) {
 absl::StatusOr<std::string> Succession::remove(const Copy& ended) {
   const absl::StatusOr<cluster::Configuration> next = controller_.remove(ended, now());
   if (!next.ok()) return next.status();
-  const std::size_t left = next->servers[ended.server].size();
-  return fmt::format("the run goes on with {} of server {} (configuration {})",
-                     left == 1 ? std::string("the last copy") : fmt::format("{} copies", left), ended.server,
-                     next->number);
+  return what_follows(*next, ended.server);
 }
 
 }  // namespace verbena::apps

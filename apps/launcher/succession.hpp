@@ -24,6 +24,9 @@
 
 namespace verbena::apps {
 
+/// A copy of the server is gone, and this configuration was made: for people.
+std::string what_follows(const cluster::Configuration& next, std::uint32_t server);
+
 /// The configuration of the job that `launcher` has started, for one of its processes. `decided`: see
 /// cluster::ConfigurationSource.
 std::shared_ptr<cluster::StoredConfiguration> configuration_of(

@@ -15,9 +15,10 @@ std::span<const Target> peer_targets() {
       {"rendezvous", rendezvous},           {"server", server},
       {"shm-answer", shm_answer},           {"shm-channel", shm_channel},
       {"shm-control", shm_control},         {"store-client", store_client},
-      {"store-message", store_message},     {"tcp-frames", tcp_frames},
-      {"verbs-address", verbs_address},     {"verbs-answer", verbs_answer},
-      {"verbs-hello", verbs_hello},         {"verbs-neighbour", verbs_neighbour},
+      {"store-message", store_message},     {"suspicion", suspicion},
+      {"tcp-frames", tcp_frames},           {"verbs-address", verbs_address},
+      {"verbs-answer", verbs_answer},       {"verbs-hello", verbs_hello},
+      {"verbs-neighbour", verbs_neighbour},
   });
   return kTargets;
 }

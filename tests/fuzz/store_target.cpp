@@ -15,6 +15,7 @@
 #include "cluster/store_messages.hpp"
 #include "cluster/store_server.hpp"
 #include "cluster/store_state.hpp"
+#include "cluster/suspicion.hpp"
 #include "cluster/unix_socket.hpp"
 #include "tests/fuzz/target.hpp"
 
@@ -127,6 +128,13 @@ void configuration(std::string_view bytes) {
   require(read->number > 0 && !read->servers.empty(), "nothing is in it");
   const auto again = cluster::decode_configuration(encode(*read));
   require(again.ok() && *again == *read, "a configuration means something else");
+}
+
+void suspicion(std::string_view bytes) {
+  const auto read = cluster::decode_suspicion(bytes);
+  if (!read.ok()) return require_refusal(read.status(), "a suspicion");
+  const auto again = cluster::decode_suspicion(encode(*read));
+  require(again.ok() && *again == *read, "a suspicion means something else");
 }
 
 void etcd_answer(std::string_view bytes) {

@@ -256,6 +256,113 @@ TEST_F(NetworkRendezvousTest, WhoHasSaidGoodbyeIsNotMissed) {
   EXPECT_EQ(ends(), 0) << reason();
 }
 
+/// What one process hears between fences.
+class Heard {
+ public:
+  [[nodiscard]] PeerNews::Listener listener() {
+    return {.on_news = [this](std::string_view news) { add("news " + std::string(news)); },
+            .on_word =
+                [this](std::uint32_t rank, std::string_view word) {
+                  add(std::to_string(rank) + " says " + std::string(word));
+                },
+            .on_gone =
+                [this](std::uint32_t rank, const std::string& why) {
+                  EXPECT_THAT(why, HasSubstr("is gone"));
+                  add(std::to_string(rank) + " is gone");
+                }};
+  }
+  [[nodiscard]] std::vector<std::string> wait_for(std::size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + seconds(30);
+    while (std::chrono::steady_clock::now() < deadline) {
+      const std::lock_guard lock(mutex_);
+      if (all_.size() >= count) break;
+    }
+    const std::lock_guard lock(mutex_);
+    return all_;
+  }
+
+ private:
+  void add(const std::string& what) {
+    const std::lock_guard lock(mutex_);
+    all_.push_back(what);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> all_;
+};
+
+TEST_F(NetworkRendezvousTest, RankZeroTellsNewsAndHearsWords) {
+  const Joined host = join(0, 3);
+  const Joined second = join(1, 3);
+  const Joined third = join(2, 3);
+  ASSERT_TRUE(host.ok() && second.ok() && third.ok());
+  Heard at_host;
+  Heard at_second;
+  Heard at_third;
+  (*host)->news()->listen(at_host.listener());
+  (*second)->news()->listen(at_second.listener());
+  (*third)->news()->listen(at_third.listener());
+  meet({host->get(), second->get(), third->get()});
+  (*host)->news()->tell("1\n\"");
+  (*host)->news()->tell("2");
+  for (Heard* const heard : {&at_host, &at_second, &at_third})
+    EXPECT_THAT(heard->wait_for(2), ::testing::ElementsAre("news 1\n\"", "news 2"));
+  (*third)->news()->say("hm");
+  EXPECT_EQ(at_host.wait_for(3).back(), "2 says hm");
+  (*host)->news()->say("oh");
+  EXPECT_EQ(at_host.wait_for(4).back(), "0 says oh");
+  (*second)->news()->listen({});
+  (*host)->news()->tell("3");
+  EXPECT_EQ(at_third.wait_for(3).back(), "news 3");
+  EXPECT_EQ(at_second.wait_for(2).size(), 2U) << "it does not listen any more";
+  (*host)->news()->listen({});
+  (*third)->news()->listen({});
+  EXPECT_EQ(ends(), 0) << reason();
+}
+
+TEST_F(NetworkRendezvousTest, TheEndOfOneThatIsOutlivedIsTold) {
+  Mortal second([&] {
+    const Joined mine = join(1, 3);
+    if (!mine.ok() || !fence(**mine).ok()) ::_exit(1);
+    ::pause();
+  });
+  const Joined host = join(0, 3);
+  const Joined third = join(2, 3);
+  ASSERT_TRUE(host.ok() && third.ok());
+  Heard at_host;
+  (*host)->news()->listen(at_host.listener());
+  meet({host->get(), third->get()});
+  (*host)->news()->outlive({1});
+  (*host)->news()->tell("first");
+  EXPECT_THAT(at_host.wait_for(1), ::testing::ElementsAre("news first"));
+  second.kill();
+  EXPECT_EQ(at_host.wait_for(2).back(), "1 is gone");
+  std::this_thread::sleep_for(kLongerThanGrace);
+  EXPECT_EQ(ends(), 0) << reason();
+  (*host)->news()->listen({});
+}
+
+TEST_F(NetworkRendezvousTest, WhoIsDismissedEndsAndIsNotHeard) {
+  const Joined host = join(0, 3);
+  Joined second = join(1, 3);
+  const Joined third = join(2, 3);
+  ASSERT_TRUE(host.ok() && second.ok() && third.ok());
+  Heard at_host;
+  (*host)->news()->listen(at_host.listener());
+  meet({host->get(), second->get(), third->get()});
+  (*host)->news()->dismiss(1, "others do its work");
+  wait_for_ends(1);
+  EXPECT_EQ(reason(), "others do its work");
+  (*second)->news()->say("I am here");
+  (*second)->abort(1, "I cannot go on");
+  second->reset();
+  (*third)->news()->say("me, too");
+  EXPECT_THAT(at_host.wait_for(1), ::testing::ElementsAre("2 says me, too"));
+  std::this_thread::sleep_for(kLongerThanGrace);
+  EXPECT_EQ(ends(), 1) << reason();
+  (*host)->news()->listen({});
+}
+
 TEST_F(NetworkRendezvousTest, WhoSaysTooMuchEndsAll) {
   const Joined host = join(0, 2);
   const Joined second = join(1, 2);

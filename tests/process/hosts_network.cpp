@@ -189,7 +189,8 @@ void HostsNetwork::forward() {
     const timespec time = {.tv_sec = 0, .tv_nsec = std::max<long>(left.count(), 0)};
     ::ppoll(files.data(), files.size(), &time, nullptr);
     const auto due = Clock::now() + options_.delay;
-    for (const Host& host : hosts_) {
+    for (std::size_t from = 0; from < hosts_.size(); ++from) {
+      const Host& host = hosts_[from];
       while (under_way.size() < kMostUnderWay) {
         bytes.resize(kMostPacketBytes);
         const ssize_t count = ::read(host.device.get(), bytes.data(), bytes.size());
@@ -197,7 +198,7 @@ void HostsNetwork::forward() {
         bytes.resize(static_cast<std::size_t>(count));
         const std::size_t to = host_of(bytes);
         if (to >= hosts_.size()) continue;
-        if (is_cut_ || is_lost(random)) {
+        if (is_cut_ || from == cut_host_ || to == cut_host_ || is_lost(random)) {
           ++lost_;
           continue;
         }

@@ -47,6 +47,8 @@ class HostsNetwork {
   [[nodiscard]] std::uint64_t resets() const { return resets_; }
   /// From now on no packet arrives.
   void cut() { is_cut_ = true; }
+  /// From now on no packet comes from this host, or gets there.
+  void cut(std::size_t host) { cut_host_ = host; }
 
  private:
   struct Host {
@@ -62,6 +64,7 @@ class HostsNetwork {
   std::vector<Host> hosts_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> is_cut_ = false;
+  std::atomic<std::size_t> cut_host_ = SIZE_MAX;
   std::atomic<std::uint64_t> forwarded_ = 0;
   std::atomic<std::uint64_t> lost_ = 0;
   std::atomic<std::uint64_t> resets_ = 0;

@@ -1,16 +1,26 @@
 // Jobs on several hosts without RDMA devices and without mpirun, whose network delays packets and loses some.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "tests/free_port.hpp"
 #include "tests/process/hosts_network.hpp"
 #include "tests/process/small_training.hpp"
 
 namespace verbena::process_test {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::size_t kWorkersOnHosts = 2;
 
@@ -84,6 +94,192 @@ TEST_P(HostsTest, NobodyNoticesThatConnectionsBreak) {
   const bool encrypts = GetParam().application < "l";  // some do, and some do not
   train_on_both(encrypts ? std::vector<std::string>{"--tls"} : std::vector<std::string>());
   EXPECT_GT(network_->resets(), 0U);
+}
+
+/// Servers with copies on three hosts, of which the first leads and has the workers: servers 0 and 1 are
+/// ranks 0 and 1, their copies ranks 2 and 3.
+class HostsFailoverTest : public HostsTest {
+ protected:
+  static constexpr std::size_t kProcesses = 2 * kServersOfSmallTraining + kWorkersOnHosts;
+  static constexpr std::size_t kHostOf[kProcesses] = {0, 1, 1, 2, 0, 0};
+
+  void begin(const std::vector<std::string>& more = {}) {
+    connect({.hosts = 3});
+    if (network_ != nullptr) begin_at(HostsNetwork::address(0) + ":7000", more);
+  }
+  void begin_at(const std::string& place, const std::vector<std::string>& more) {
+    const std::vector<std::string> slow = {"--slow", "worker=all,pause=100ms,every=1"};
+    const Ended on_one = run(VERBENA_PROGRAM, words("one", {}), folder_.path());
+    ASSERT_EQ(on_one.status, 0) << on_one.err;
+    for (std::size_t rank = 0; rank < kProcesses; ++rank) {
+      std::vector<std::string> all = {"--rendezvous",       place,
+                                      "--process",          std::to_string(rank),
+                                      "--processes",        std::to_string(kProcesses),
+                                      "--secret-file",      folder_.path("secret"),
+                                      "--replicas",         "1",
+                                      "--checkpoint",       saved(),
+                                      "--checkpoint-every", "1"};
+      all.insert(all.end(), slow.begin(), slow.end());
+      all.insert(all.end(), more.begin(), more.end());
+      const std::function<void()> there =
+          network_ == nullptr ? std::function<void()>([] {}) : network_->on(kHostOf[rank]);
+      processes_.push_back(
+          std::make_unique<Program>(VERBENA_PROGRAM, words("copies", all), folder_.path(), there));
+    }
+    ASSERT_TRUE(wait_until([&] {
+      std::error_code none;
+      return std::filesystem::directory_iterator(saved(), none) != std::filesystem::directory_iterator() ||
+             !alive(processes_[0]->pid());
+    }));
+    ASSERT_TRUE(alive(processes_[0]->pid())) << processes_[0]->wait().err;
+  }
+  /// All but the `lost` train to the end, and get the same model. Returns what rank 0 has said.
+  std::string end_without(const std::set<std::size_t>& lost) {
+    std::string said;
+    for (std::size_t rank = 0; rank < kProcesses; ++rank) {
+      if (lost.contains(rank)) continue;
+      const Ended ended = processes_[rank]->wait();
+      EXPECT_EQ(ended.status, 0) << "rank " << rank << ": " << ended.err;
+      if (rank == 0) {
+        said = ended.out + ended.err;
+      } else {
+        EXPECT_EQ(ended.err, "") << "rank " << rank;
+      }
+    }
+    EXPECT_EQ(model("one"), model("copies"));
+    for (const std::string& file : model("one")) EXPECT_NE(file, "");
+    return said;
+  }
+  [[nodiscard]] std::string name_of(std::size_t rank, const std::string& what) const {
+    return fmt::format("{} (rank {}, pid {} on ", what, rank, processes_[rank]->pid());
+  }
+
+  std::vector<std::unique_ptr<Program>> processes_;  ///< by rank
+};
+
+TEST_P(HostsFailoverTest, AServerThatDiesIsReplacedByItsCopy) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  processes_[1]->signal(SIGKILL);
+  const std::string said = end_without({1});
+  EXPECT_THAT(said, AllOf(HasSubstr(name_of(1, "server 1")),
+                          HasSubstr("the run goes on with the last copy of server 1 (configuration 2)")));
+}
+
+TEST_P(HostsFailoverTest, AHostThatDiesIsNotMissed) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  for (const std::size_t rank : {1U, 2U}) processes_[rank]->signal(SIGKILL);
+  const std::string said = end_without({1, 2});
+  EXPECT_THAT(said, AllOf(HasSubstr(name_of(1, "server 1")), HasSubstr(name_of(2, "copy 1 of server 0")),
+                          HasSubstr("(configuration 3)")));
+}
+
+/// It goes on, one day, with all that it had.
+TEST_P(HostsFailoverTest, AServerThatIsStoppedIsReplacedAndEndsByItself) {
+  ASSERT_NO_FATAL_FAILURE(begin({"--silence-timeout", "2000"}));
+  if (network_ == nullptr) return;
+  processes_[1]->signal(SIGSTOP);
+  ASSERT_TRUE(processes_[0]->wait_for_output("shows no sign of life"));
+  processes_[1]->signal(SIGCONT);
+  const Ended ended = processes_[1]->wait();
+  EXPECT_NE(ended.status, 0);
+  EXPECT_THAT(ended.err,
+              AllOf(HasSubstr("verbena: this process ends, and its job goes on without it: server 1"),
+                    Not(HasSubstr("error"))));
+  EXPECT_THAT(end_without({1}),
+              HasSubstr("the run goes on with the last copy of server 1 (configuration 2)"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, HostsFailoverTest, ::testing::ValuesIn(small_trainings()),
+                         ::testing::PrintToStringParamName());
+
+/// What is the same for all applications.
+class OneHostsFailoverTest : public HostsFailoverTest {};
+
+/// All processes of a host go on, and hear nothing of the others.
+TEST_P(OneHostsFailoverTest, AHostThatCannotBeReachedIsNotMissedAndEndsByItself) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  network_->cut(1);
+  EXPECT_THAT(end_without({1, 2}), HasSubstr("(configuration 3)"));
+  for (const std::size_t rank : {1U, 2U}) {
+    const Ended ended = processes_[rank]->wait();
+    EXPECT_NE(ended.status, 0);
+    EXPECT_THAT(ended.err, HasSubstr("rank 0 "));
+  }
+}
+
+/// Over shared memory, where the memory of one that is stopped can be read.
+TEST_P(OneHostsFailoverTest, OnOneHostNobodyEndsTheOneThatIsStoppedEither) {
+  ASSERT_NO_FATAL_FAILURE(
+      begin_at(fmt::format("localhost:{}", verbena::testing::free_port()), {"--silence-timeout", "2000"}));
+  processes_[1]->signal(SIGSTOP);
+  ASSERT_TRUE(processes_[0]->wait_for_output("shows no sign of life"));
+  const std::string said = end_without({1});
+  EXPECT_THAT(said, AllOf(HasSubstr("shm"), HasSubstr("some servers have a copy on their own host")));
+  processes_[1]->signal(SIGCONT);
+  const Ended ended = processes_[1]->wait();
+  EXPECT_THAT(ended.err, HasSubstr("its job goes on without it"));
+}
+
+TEST_P(OneHostsFailoverTest, EndsWhenAllCopiesOfAServerAreDead) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  for (const std::size_t rank : {1U, 3U}) processes_[rank]->signal(SIGKILL);
+  for (const std::size_t rank : {0U, 2U, 4U, 5U}) {
+    const Ended ended = processes_[rank]->wait();
+    EXPECT_NE(ended.status, 0) << rank;
+    if (rank == 0) {
+      EXPECT_THAT(ended.err, HasSubstr("server 1 is lost with all its copies"));
+    }
+  }
+}
+
+TEST_P(OneHostsFailoverTest, EndsWhenAWorkerOrRankZeroDies) {
+  for (const std::size_t victim : {5U, 0U}) {
+    SCOPED_TRACE(victim);
+    processes_.clear();
+    std::filesystem::remove_all(saved());
+    ASSERT_NO_FATAL_FAILURE(begin());
+    if (network_ == nullptr) return;
+    processes_[victim]->signal(SIGKILL);
+    std::string said;
+    for (std::size_t rank = 0; rank < kProcesses; ++rank) {
+      if (rank == victim) continue;
+      const Ended ended = processes_[rank]->wait();
+      EXPECT_NE(ended.status, 0) << rank;
+      said += ended.err;
+    }
+    EXPECT_THAT(said, HasSubstr(name_of(victim, victim == 0 ? "server 0" : "worker 1")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Lda, OneHostsFailoverTest, ::testing::Values(small_trainings().front()),
+                         ::testing::PrintToStringParamName());
+
+TEST(ReplicasOnHostsTest, AreRefusedWhereTheyWouldNeedLeases) {
+  const verbena::testing::TemporaryFolder folder;
+  write_data(small_trainings().front(), folder.path("data"));
+  for (const std::string consistency : {"sequential", "vap:2"}) {
+    const std::string place = fmt::format("localhost:{}", verbena::testing::free_port());
+    std::vector<std::unique_ptr<Program>> processes;
+    for (const char* const rank : {"0", "1", "2"}) {
+      processes.push_back(std::make_unique<Program>(
+          VERBENA_PROGRAM,
+          std::vector<std::string>{"run", "lda", "--data", folder.path("data"), "--rendezvous", place,
+                                   "--process", rank, "--processes", "3", "--no-secret", "--replicas", "1",
+                                   "--consistency", consistency},
+          folder.path()));
+    }
+    for (const auto& process : processes) {
+      const Ended ended = process->wait();
+      EXPECT_EQ(ended.status, 2);
+      if (process == processes[0]) {
+        EXPECT_THAT(ended.err, HasSubstr("--replicas: not under " + consistency + " with --rendezvous"));
+      }
+    }
+  }
 }
 
 TEST(CutTest, WhenTheNetworkIsCutEachHostEndsByItself) {

@@ -13,19 +13,18 @@ namespace verbena::simulation {
 
 class Configurations::Source final : public cluster::ConfigurationSource {
  public:
-  explicit Source(Configurations& all) : all_(all) {}
+  Source(Configurations& all, const bool* is_cut_off) : all_(all), is_cut_off_(is_cut_off) {}
 
   [[nodiscard]] const cluster::Configuration& newest() const override { return newest_; }
-  [[nodiscard]] std::uint64_t decided() const override { return all_.decided_; }
+  [[nodiscard]] std::uint64_t decided() const override {
+    if (all_.ends_who_is_left_out_) return all_.decided_;
+    hear(all_.now_());
+    return known_ == 0 ? 0 : all_.all_[known_ - 1].configuration.number;
+  }
+  [[nodiscard]] bool ends_who_is_left_out() const override { return all_.ends_who_is_left_out_; }
   void poll(TimePoint now) override {
-    all_.look();
-    for (; known_ < all_.all_.size(); ++known_) {
-      const Known& next = all_.all_[known_];
-      if (!hears_at_) hears_at_ = next.at + (known_ == 0 ? Duration(0) : all_.some_time());
-      if (now < *hears_at_) return;
-      newest_ = next.configuration;
-      hears_at_.reset();
-    }
+    hear(now);
+    if (known_ > 0) newest_ = all_.all_[known_ - 1].configuration;
   }
   [[nodiscard]] TimePoint next_poll() const override {
     // As a store's client, which is woken by a socket.
@@ -36,9 +35,20 @@ class Configurations::Source final : public cluster::ConfigurationSource {
   void has_joined(const std::string& address) override { all_.has_joined(address); }
 
  private:
+  void hear(TimePoint now) const {
+    if (is_cut_off_ != nullptr && *is_cut_off_) return;
+    all_.look();
+    for (; known_ < all_.all_.size(); ++known_) {
+      if (!hears_at_) hears_at_ = all_.all_[known_].at + (known_ == 0 ? Duration(0) : all_.some_time());
+      if (now < *hears_at_) return;
+      hears_at_.reset();
+    }
+  }
+
   Configurations& all_;
-  std::size_t known_ = 0;
-  std::optional<TimePoint> hears_at_;  ///< of the next one
+  const bool* const is_cut_off_;
+  mutable std::size_t known_ = 0;              ///< so many it has heard of
+  mutable std::optional<TimePoint> hears_at_;  ///< of the next one
   cluster::Configuration newest_;
 };
 
@@ -105,8 +115,8 @@ const cluster::Configuration& Configurations::newest() {
   return all_.back().configuration;
 }
 
-std::unique_ptr<cluster::ConfigurationSource> Configurations::source() {
-  return std::make_unique<Source>(*this);
+std::unique_ptr<cluster::ConfigurationSource> Configurations::source(const bool* is_cut_off) {
+  return std::make_unique<Source>(*this, is_cut_off);
 }
 
 }  // namespace verbena::simulation

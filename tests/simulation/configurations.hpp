@@ -1,7 +1,8 @@
 // The configurations of a simulated job whose servers have copies, as the processes come to know them: each
 // hears of a change some time after it was decided, and sooner or later than others.
 //
-// Whoever decides ends a process before its place is given to another, as a launcher does on one host.
+// Whoever decides ends a process before its place is given to another, as a launcher does on one host; or
+// cannot, where it is on another one.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,8 @@ class Configurations {
                  std::function<void(Duration)> sleep)
       : random_(seed), slowest_(slowest), now_(std::move(now)), sleep_(std::move(sleep)) {}
 
+  /// Those who are left out may go on.
+  void let_them_go_on() { ends_who_is_left_out_ = false; }
   void begin(std::vector<cluster::Configuration::Chain> servers);
   /// The process has ended. Returns when others may hear of it. REQUIRES: it joins, or the server has another
   /// copy
@@ -39,8 +42,8 @@ class Configurations {
   /// How many have joined.
   [[nodiscard]] std::uint64_t joins() const { return joins_; }
 
-  /// For one process. The configurations must outlive it.
-  std::unique_ptr<cluster::ConfigurationSource> source();
+  /// For one process, which hears nothing as long as `is_cut_off`, if there is one. Both must outlive it.
+  std::unique_ptr<cluster::ConfigurationSource> source(const bool* is_cut_off = nullptr);
 
  private:
   class Source;
@@ -61,6 +64,7 @@ class Configurations {
   const std::function<void(Duration)> sleep_;
   cluster::StoreState state_;
   cluster::Controller controller_{state_, [this](std::uint64_t number) { decide(number); }};
+  bool ends_who_is_left_out_ = true;
   bool is_deciding_ = false;
   std::uint64_t decided_ = 0;
   std::uint64_t joins_ = 0;

@@ -85,6 +85,7 @@ struct ServerNode {
   server::Server* server = nullptr;
   TaskId task = 0;
   bool was_stopped = false;
+  bool is_cut_off = false;  ///< hears of no configuration
   bool ended = false;
   TimePoint ended_at;
   absl::Status status;
@@ -167,8 +168,9 @@ class Job final : public World {
     return strike.is_harmless() || (strike.breaks_a_link() && scenario_.network.connections_may_break);
   }
   void break_a_link(const Strike& strike);
-  [[nodiscard]] std::shared_ptr<cluster::ConfigurationSource> configuration_source() {
-    return scenario_.copies > 1 ? configurations_.source() : nullptr;
+  [[nodiscard]] std::shared_ptr<cluster::ConfigurationSource> configuration_source(
+      const bool* is_cut_off = nullptr) {
+    return scenario_.copies > 1 ? configurations_.source(is_cut_off) : nullptr;
   }
   void begin(ServerNode& node);
   void run_server(ServerNode& node);
@@ -191,6 +193,8 @@ class Job final : public World {
   void run_stranger(const Strike& strike);
   void kill(const Strike& strike);
   void kill_a_copy(const Strike& strike);
+  void leave_behind(ServerNode& node, const Strike& strike);
+  void end_who_was_left_behind(ServerNode& node, const Strike& strike);
   [[nodiscard]] ServerNode* choose_copy(std::uint32_t server);
   void replace(std::uint32_t server);
   void end_the_rest();
@@ -254,6 +258,7 @@ class Job final : public World {
   std::uint64_t losses_ = 0;
   std::uint32_t replacements_ = 0;
   std::uint64_t links_cut_ = 0;
+  std::uint64_t left_behind_ = 0;
   std::set<std::uint32_t> have_come_;  ///< of those that take others' places
   std::set<std::uint32_t> dead_;       ///< whose places others have taken, by their numbers in the history
   std::uint64_t checked_ = 0;          ///< by workloads themselves
@@ -303,7 +308,7 @@ void Job::run_server(ServerNode& node) {
                                         .workers = scenario_.workers,
                                         .outlives_workers = scenario_.outlives_nodes,
                                         .replaces_workers = scenario_.spares > 0,
-                                        .configuration = configuration_source(),
+                                        .configuration = configuration_source(&node.is_cut_off),
                                         .joins = node.joins,
                                         .lanes = scenario_.lanes,
                                         .push_budget_mb_per_s = scenario_.push_budget_mb_per_s},
@@ -618,12 +623,40 @@ void Job::kill_a_copy(const Strike& strike) {
   note_struck(strike);
   node->is_called_off = true;
   const std::string address = address_of(strike.victim, node->copy);
-  trace([&] { return fmt::format("{} is killed", address); });
-  network_.kill(*node->transport);
+  if (strike.fate == Fate::kDies) {
+    trace([&] { return fmt::format("{} is killed", address); });
+    network_.kill(*node->transport);
+  } else {
+    leave_behind(*node, strike);
+  }
   scheduler_.sleep(scheduler_.now() + scenario_.slowest_news / 4);
   if (configurations_.newest().servers[strike.victim].front() == address) ++failovers_;
   configurations_.remove({.server = strike.victim, .copy = node->copy});
+  if (strike.fate != Fate::kDies) end_who_was_left_behind(*node, strike);
   if (scenario_.repairs) replace(strike.victim);
+}
+
+/// It is taken for dead.
+void Job::leave_behind(ServerNode& node, const Strike& strike) {
+  ++left_behind_;
+  node.is_cut_off = strike.fate == Fate::kIsCutOff;
+  if (strike.fate != Fate::kStops) return;
+  const TimePoint until = scheduler_.now() + strike.length;
+  scheduler_.stop(node.task, until);
+  for (const TaskId lane : node.lanes) scheduler_.stop(lane, until);
+  network_.stop(*node.transport, until);
+}
+
+/// One that hears of it must end by itself.
+void Job::end_who_was_left_behind(ServerNode& node, const Strike& strike) {
+  scheduler_.sleep(scheduler_.now() + strike.length);
+  if (strike.fate == Fate::kIsCutOff) {  // as the rendezvous does
+    node.is_stopped = true;
+    return;
+  }
+  scheduler_.sleep(scheduler_.now() + scenario_.slowest_news + seconds(1));
+  if (!node.ended)
+    fail(fmt::format("{} goes on, though it has no place any more", address_of(node.rank, node.copy)));
 }
 
 /// One that joins, or one of the chain if another one of it is left.
@@ -843,6 +876,7 @@ void Job::check_ends() {
 JobResult Job::run() {
   const TimePoint start = scheduler_.now();
   trace([&] { return fmt::format("{}", to_string(scenario_)); });
+  if (scenario_.left_behind) configurations_.let_them_go_on();
   if (scenario_.copies > 1) {
     std::vector<cluster::Configuration::Chain> chains(scenario_.servers);
     for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
@@ -904,6 +938,7 @@ JobResult Job::run() {
           .joins = configurations_.joins(),
           .replacements = replacements_,
           .links_cut = links_cut_,
+          .left_behind = left_behind_,
           .losses = losses_};
 }
 

@@ -35,12 +35,13 @@ enum class Model : std::uint8_t {
   kRepair,       ///< the same, and others join, again and again
   kReplacement,  ///< workers die, and other processes take their places
   kMending,      ///< connections break, and are made again
+  kHosts,        ///< as kFailover, but who is left out of a configuration may go on, on a host out of reach
 };
 inline constexpr std::array kModels = {
     Model::kBsp,        Model::kSsp,     Model::kEssp,        Model::kBoundedDelay, Model::kAsp,
     Model::kSequential, Model::kVap,     Model::kABsp,        Model::kMoving,       Model::kIntent,
     Model::kDeath,      Model::kTrouble, Model::kChurn,       Model::kRows,         Model::kCheckpoints,
-    Model::kFailover,   Model::kRepair,  Model::kReplacement, Model::kMending};
+    Model::kFailover,   Model::kRepair,  Model::kReplacement, Model::kMending,      Model::kHosts};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -65,6 +66,8 @@ struct JobResult {
   std::uint64_t joins = 0;          ///< copies that have begun later, and got all that the others have
   std::uint64_t replacements = 0;   ///< processes that have taken a worker's place
   std::uint64_t links_cut = 0;
+  std::uint64_t left_behind =
+      0;                     ///< servers and copies that a configuration has left out, and that have gone on
   std::uint64_t losses = 0;  ///< operations that failed because a row was lost with a dead worker or node
 };
 

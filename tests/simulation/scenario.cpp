@@ -60,6 +60,8 @@ std::string_view to_string(Model model) {
       return "replacement";
     case Model::kMending:
       return "mending";
+    case Model::kHosts:
+      return "hosts";
     case Model::kVap:
       break;
   }
@@ -109,6 +111,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kRepair:
     case Model::kReplacement:
     case Model::kMending:
+    case Model::kHosts:
     case Model::kVap:
       break;
   }
@@ -511,6 +514,32 @@ Scenario make_repair(std::uint64_t seed) {
   return scenario;
 }
 
+/// A scenario of failover on several hosts, where nobody can tell a process that is gone from one that is
+/// stopped or cannot be reached; under models for which the clock is the fence.
+Scenario make_hosts(std::uint64_t seed) {
+  const auto needs_leases = [](const auto& table) {
+    return consistency::rules_of(table.model).acknowledges_at_once();
+  };
+  Scenario scenario;
+  for (std::uint64_t other = seed;; other += 1'000'003) {
+    scenario = make_failover(other);
+    std::erase_if(scenario.tables, needs_leases);
+    std::erase_if(scenario.row_tables, needs_leases);
+    if (scenario.churn || !scenario.tables.empty() || !scenario.row_tables.empty()) break;
+  }
+  std::mt19937_64 random(seed + 0x405f5);
+  scenario.left_behind = true;
+  scenario.network.connections_may_break = !scenario.network.mapped && chance(random, 0.7);
+  for (Strike& strike : scenario.disasters) {
+    if (strike.what != Disaster::kServerDies || chance(random, 0.2)) continue;
+    strike.fate = static_cast<Fate>(1 + below(random, 3));
+    strike.length = microseconds(small(random, chance(random, 0.3) ? 2'000'000 : 20'000));
+    // Longer than anybody waits.
+    if (strike.fate == Fate::kStops && seed % 16 == 5) strike.length = std::chrono::seconds(30);
+  }
+  return scenario;
+}
+
 /// A scenario of another model, or of failover or repair, in which workers die at random moments, some again
 /// and again, and other processes take their places.
 Scenario make_replacement(std::uint64_t seed) {
@@ -600,6 +629,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   if (model == Model::kMending) return make_mending(seed);
   if (model == Model::kReplacement) return make_replacement(seed);
   if (model == Model::kFailover) return make_failover(seed);
+  if (model == Model::kHosts) return make_hosts(seed);
   if (model == Model::kRepair) return make_repair(seed);
   if (model == Model::kCheckpoints) return make_checkpoints(seed);
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(model));
@@ -734,6 +764,12 @@ std::string to_string(const Strike& strike) {
       case Disaster::kWorkerDies:
         return of("worker {} dies");
       case Disaster::kServerDies:
+        if (strike.fate != Fate::kDies) {
+          constexpr std::array kFates = {"dies", "is taken for dead", "is cut off",
+                                         "is stopped, and taken for dead"};
+          return fmt::format("copy {} of server {} {}", strike.copy, strike.victim,
+                             kFates[static_cast<std::size_t>(strike.fate)]);
+        }
         return strike.copy > 0 ? fmt::format("copy {} of server {} dies", strike.copy, strike.victim)
                                : of("server {} dies");
       case Disaster::kCopyDies:

@@ -35,16 +35,24 @@ enum class Disaster : std::uint8_t {
   kWorkerIsReplaced,  ///< it dies, and another process takes its place
   kServerLinkBreaks,  ///< where it can be mended
 };
+/// What becomes of a copy of a server after kServerDies, where who is left out of a configuration may go on.
+enum class Fate : std::uint8_t {
+  kDies,
+  kGoesOn,    ///< it is taken for dead, and hears that
+  kIsCutOff,  ///< it hears nothing, and goes on for Strike::length
+  kStops,     ///< for Strike::length; its memory can be read
+};
 /// A disaster in a job.
 struct Strike {
   Disaster what = Disaster::kWorkerDies;
   std::uint32_t victim =
       0;              ///< a server if the kind says so, and for kNodeDies and kStranger; otherwise a worker
   Duration delay{0};  ///< after all workers have opened their tables
-  std::uint32_t copy = 0;     ///< which of the server's
-  bool early = false;         ///< the delay counts from the beginning of the job instead
-  bool late = false;          ///< the delay counts from the moment when a worker has ended, instead
-  Duration length{0};         ///< of a stop
+  std::uint32_t copy = 0;  ///< which of the server's
+  bool early = false;      ///< the delay counts from the beginning of the job instead
+  bool late = false;       ///< the delay counts from the moment when a worker has ended, instead
+  Duration length{0};      ///< of a stop, or of a fate
+  Fate fate = Fate::kDies;
   std::uint64_t regions = 0;  ///< how many regions there is memory for
 
   [[nodiscard]] bool is_stop() const {
@@ -115,6 +123,7 @@ struct Scenario {
   std::uint32_t servers = 1;
   std::uint32_t copies = 1;   ///< of each server; more: it goes on when one dies
   bool repairs = false;       ///< another copy joins when one has died
+  bool left_behind = false;   ///< copies that a configuration leaves out may go on
   Duration slowest_news{0};   ///< of another configuration
   std::uint32_t readers = 0;  ///< the first of the workers push nothing, and read much in a clock
   std::uint32_t workers = 1;

@@ -82,7 +82,7 @@ JobResult counts_of(Model model, std::uint64_t seeds) {
          {&JobResult::ended_early, &JobResult::rows_localized, &JobResult::rows_moved_by_intent,
           &JobResult::rows_replicated, &JobResult::replicas_used, &JobResult::checkpoints,
           &JobResult::resumed, &JobResult::failovers, &JobResult::joins, &JobResult::replacements,
-          &JobResult::links_cut, &JobResult::losses})
+          &JobResult::links_cut, &JobResult::left_behind, &JobResult::losses})
       all.*count += result.*count;
   }
   return all;
@@ -133,6 +133,12 @@ TEST(ReplacementSimulationTest, OtherProcessesTakeThePlacesOfWorkers) {
 
 TEST(MendingSimulationTest, ConnectionsBreak) {
   EXPECT_GT(counts_of(Model::kMending, 100).links_cut, 150U);
+}
+
+TEST(HostsSimulationTest, ThoseWhoAreLeftOutGoOn) {
+  const JobResult counts = counts_of(Model::kHosts, 100);
+  EXPECT_GT(counts.failovers, 80U);
+  EXPECT_GT(counts.left_behind, 80U);
 }
 
 /// A row moves all the time. A worker that is 30 times slower than the others must reach it, too.

@@ -15,6 +15,7 @@
 #include "cluster/controller.hpp"
 #include "cluster/local_store.hpp"
 #include "cluster/stored_configuration.hpp"
+#include "cluster/suspicion.hpp"
 
 namespace verbena::cluster {
 namespace {
@@ -55,6 +56,17 @@ TEST(ConfigurationTest, AnythingElseIsRefused) {
   EXPECT_THAT(error(R"({"number":1,"servers":[["a"]],"joining":[2]})"), HasSubstr("no text"));
   EXPECT_FALSE(decode_configuration(std::string(1 << 20, '[')).ok());
   EXPECT_FALSE(decode_configuration(R"({"number":1,"servers":)" + std::string(60'000, '[')).ok());
+}
+
+TEST(SuspicionTest, SurvivesTheJourneyAndNothingElseDoes) {
+  const Suspicion one{.address = "tcp:a:1", .why = "\"silent\"\n"};
+  const auto back = decode_suspicion(encode(one));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, one);
+  for (const std::string text :
+       {"", "[]", "{}", R"({"suspect":"a"})", R"({"suspect":"a","why":1})", R"({"suspect":["a"],"why":"b"})"})
+    EXPECT_THAT(std::string(decode_suspicion(text).status().message()), HasSubstr("a suspicion")) << text;
+  EXPECT_FALSE(decode_suspicion(std::string(60'000, '[')).ok());
 }
 
 class StoredConfigurationTest : public ::testing::Test {

@@ -58,12 +58,41 @@ TEST(ShareOutTest, WhatDoesNotComeOutIsAnError) {
   EXPECT_THAT(std::string(share_out(2, baseline).message()), HasSubstr("--baseline is one process"));
 }
 
+TEST(ShareOutTest, CopiesAreProcesses) {
+  struct Case {
+    std::uint32_t size;
+    std::optional<std::uint32_t> servers;
+    std::optional<std::uint32_t> workers;
+    std::uint32_t expected_servers;
+    std::uint32_t expected_workers;
+  };
+  for (const Case& one : std::vector<Case>{{3, {}, {}, 1, 1},
+                                           {4, {}, {}, 1, 2},
+                                           {8, {}, {}, 2, 4},
+                                           {9, {}, {}, 2, 5},
+                                           {7, 2, {}, 2, 3},
+                                           {7, {}, 3, 2, 3}}) {
+    RunOptions run = given(one.servers, one.workers);
+    run.job.replicas = 1;
+    EXPECT_TRUE(share_out(one.size, run).ok()) << one.size;
+    EXPECT_EQ(run.job.servers, one.expected_servers) << one.size;
+    EXPECT_EQ(run.job.workers, one.expected_workers) << one.size;
+  }
+  RunOptions odd = given({}, 2);
+  odd.job.replicas = 1;
+  EXPECT_THAT(std::string(share_out(7, odd).message()),
+              HasSubstr("7 processes were started, which cannot be 2 servers with 1 more copies each and 2"));
+}
+
 TEST(OwnServerTest, IsOnTheWorkersHost) {
   const std::vector<std::string> hosts{"a", "b", "a", "a",
                                        "b", "a", "a", "c"};  // three servers, five workers
   std::vector<std::optional<std::uint32_t>> own;
-  for (std::uint32_t rank = 3; rank < hosts.size(); ++rank) own.push_back(own_server(hosts, 3, rank));
+  for (std::uint32_t rank = 3; rank < hosts.size(); ++rank) own.push_back(own_server(hosts, 3, 3, rank));
   EXPECT_THAT(own, ::testing::ElementsAre(0, 1, 2, 0, std::nullopt));
+  // One server on "a", and a copy of it on "b".
+  EXPECT_EQ(own_server(hosts, 1, 2, 2), 0);
+  EXPECT_EQ(own_server(hosts, 1, 2, 4), std::nullopt);
 }
 
 }  // namespace

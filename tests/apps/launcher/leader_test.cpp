@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <future>
 #include <thread>
 
 #include "absl/strings/str_split.h"
@@ -240,6 +241,92 @@ TEST(LeaderAddressTest, TellsNoSecret) {
   const auto leader = Leader::listen(true, {}, secret);
   ASSERT_TRUE(leader.ok());
   EXPECT_THAT((*leader)->address(), ::testing::MatchesRegex("127\\.0\\.0\\.1;[0-9]+"));
+}
+
+/// A server with a copy, and a worker.
+class SurvivalTest : public LeaderTest {
+ protected:
+  class OneCopyIsEnough final : public Leader::Survival {
+   public:
+    void add_descriptors(std::vector<pollfd>& /*wanted*/) const override {}
+    [[nodiscard]] std::vector<Loss> take_losses() override { return std::exchange(losses_, {}); }
+    absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) override {
+      if (!lost_.empty()) return absl::DataLossError("server 0 is lost with all its copies");
+      lost_ = why;
+      return "goes on without rank " + std::to_string(rank);
+    }
+    [[nodiscard]] std::optional<Chains> chains() override { return std::nullopt; }
+
+    std::vector<Loss> losses_;
+    std::string lost_;
+  };
+
+  SurvivalTest() {
+    for (const std::uint32_t rank : {0U, 1U}) connect(rank)->send(job::EndedMessage{0});
+    EXPECT_TRUE(end_of_run().ok());  // the other one's
+    leader_ = *Leader::listen(true,
+                              {{"server 0 (rank 0)", true, 0, 1},
+                               {"copy 1 of server 0 (rank 1)", true, 0, 2},
+                               {"worker 0 (rank 2)", false}},
+                              secret_);
+    leader_->survive_by(survival_);
+    address_ = leader_->address();
+    for (const std::uint32_t rank : {0U, 1U, 2U}) {
+      auto connecting = std::async(std::launch::async, [&] { return connect(rank); });
+      while (connecting.wait_for(std::chrono::seconds(0)) != std::future_status::ready) step();
+      links_.push_back(connecting.get());
+    }
+  }
+  void step() { goes_on_ = leader_->poll(monitor_, std::chrono::milliseconds(10)); }
+  void step_until(const std::function<bool()>& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!condition() && std::chrono::steady_clock::now() < deadline) step();
+    EXPECT_TRUE(condition());
+  }
+
+  OneCopyIsEnough survival_;
+  std::vector<std::unique_ptr<LeaderLink>> links_;
+  bool goes_on_ = true;
+};
+
+TEST_F(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
+  links_[0].reset();
+  step_until([&] { return !survival_.lost_.empty(); });
+  EXPECT_THAT(survival_.lost_, HasSubstr("server 0 (rank 0) ended without a word"));
+  EXPECT_FALSE(monitor_.failed());
+  links_[1]->send(job::EndedMessage{0});
+  links_[2]->send(job::EndedMessage{0});
+  step_until([&] { return !goes_on_; });
+  EXPECT_FALSE(leader_->abandoned());
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+}
+
+TEST_F(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
+  survival_.losses_.push_back({.rank = 1, .why = "shows no sign of life"});
+  step_until([&] { return !survival_.lost_.empty(); });
+  pollfd told = {links_[1]->descriptor(), POLLIN, 0};
+  ASSERT_EQ(::poll(&told, 1, 30'000), 1);
+  EXPECT_FALSE(links_[1]->lost()) << "it must not take it for the leader's end";
+  EXPECT_TRUE(links_[1]->wait_for_end());
+  links_[1]->send(job::FailedMessage{absl::AbortedError("there is no place for me")});
+  links_[1]->send(job::EndedMessage{1});
+  links_[0]->send(job::EndedMessage{0});
+  links_[2]->send(job::EndedMessage{0});
+  step_until([&] { return !goes_on_; });
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+}
+
+TEST_F(SurvivalTest, EndsWhenNoCopyIsLeftOrAWorkerIsGone) {
+  survival_.losses_ = {{.rank = 1, .why = "is gone"}, {.rank = 0, .why = "is gone, too"}};
+  step_until([&] { return monitor_.failed(); });
+  EXPECT_THAT(std::string(monitor_.failure().message()),
+              HasSubstr("server 0 (rank 0) is gone, too; server 0 is lost with all its copies"));
+}
+
+TEST_F(SurvivalTest, EndsWithAWorker) {
+  links_[2].reset();
+  step_until([&] { return monitor_.failed(); });
+  EXPECT_THAT(std::string(monitor_.failure().message()), HasSubstr("worker 0 (rank 2) ended without a word"));
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+// What the processes of a job say to one another between fences, if the job goes on when some of them die:
+// rank 0 tells the others news, they say words to it, and it hears who is gone.
+//
+// Thread safety: any thread may call. Listeners are called by a thread of the rendezvous: they must not call
+// it, and must not wait.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace verbena::job {
+
+class PeerNews {
+ public:
+  struct Listener {
+    /// Rank 0 has told this; it hears so itself, too.
+    std::function<void(std::string_view news)> on_news;
+    /// Of rank 0: a process has said this.
+    std::function<void(std::uint32_t rank, std::string_view word)> on_word;
+    /// Of rank 0: one of those that are outlived is gone, or cannot be heard any more.
+    std::function<void(std::uint32_t rank, const std::string& why)> on_gone;
+  };
+
+  virtual ~PeerNews() = default;
+
+  /// From now on these are called. To be called before the fence after which others tell news. An empty
+  /// listener ends it: when the call returns, no function of the one before will be called.
+  virtual void listen(Listener listener) = 0;
+  /// Rank 0: from now on the end of one of these processes is not the end of all.
+  virtual void outlive(const std::vector<std::uint32_t>& ranks) = 0;
+  /// Rank 0: all are told so, in the order of the calls.
+  virtual void tell(const std::string& news) = 0;
+  /// To rank 0.
+  virtual void say(const std::string& word) = 0;
+  /// Rank 0: the process has no place in the job any more. It is told so if it can be reached, now or later,
+  /// and then ends; nothing that it says is heard.
+  virtual void dismiss(std::uint32_t rank, const std::string& why) = 0;
+
+ protected:
+  PeerNews() = default;
+  PeerNews(const PeerNews&) = default;
+  PeerNews& operator=(const PeerNews&) = default;
+};
+
+}  // namespace verbena::job
