@@ -187,7 +187,8 @@ std::string ClusterProcess::plan() const {
   return fmt::format("{} --servers {}{} --workers {} --threads {} --consistency {} --transport {}{}",
                      std::string(application_.name()), job.servers,
                      job.replicas == 0 ? "" : fmt::format(" --replicas {}", job.replicas), job.workers,
-                     job.threads, job.consistency, job.transport.transport, job.transport.tls ? " --tls" : "");
+                     job.threads, job.consistency, job.transport.transport,
+                     job.transport.tls ? " --tls" : "");
 }
 
 absl::Status ClusterProcess::learn_of_others() {
