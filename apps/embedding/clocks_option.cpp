@@ -35,9 +35,8 @@ void ClocksOption::add(CLI::App& command) {
       command, fmt::format("--{}", kName), given_,
       fmt::format(
           "clocks in a pass over the {0}; more: workers see earlier what others have learnt. 0: one "
-          "for each {1:g} {0}; where workers see each other's updates by the clock, one for each {2:g}, "
-          "times the other workers, times staleness + 1; but never so many that a worker has fewer "
-          "than {3:g} in a clock",
+          "for each {1:g} {0}; where workers see each other's updates by the clock, others x "
+          "(staleness + 1) for each {2:g}, if that is more; but a worker has at least {3:g} in a clock",
           examples_, size_.most, size_.most_unseen, size_.least_of_worker))
       ->capture_default_str();
 }

@@ -30,14 +30,15 @@ constexpr std::size_t kWorkers = 2;
 
 /// Those without a state of their own in workers, some seconds long.
 std::vector<SmallTraining> stateless_trainings() {
-  return {{"kge",
-           {"--dimension", "4", "--iterations", "30", "--allocation", "static"},
-           {".entities.tsv", ".relations.tsv"}},
-          {"word2vec",
-           {"--dimension", "4", "--iterations", "60", "--min-count", "1", "--top-words", "0", "--allocation",
-            "static"},
-           {""}},
-          {"ctr", {"--rank", "2", "--passes", "8", "--batch", "20"}, {""}}};
+  return {
+      {"kge",
+       {"--dimension", "4", "--iterations", "30", "--allocation", "static", "--clocks-per-iteration", "16"},
+       {".entities.tsv", ".relations.tsv"}},
+      {"word2vec",
+       {"--dimension", "4", "--iterations", "60", "--min-count", "1", "--top-words", "0", "--allocation",
+        "static", "--clocks-per-iteration", "4"},
+       {""}},
+      {"ctr", {"--rank", "2", "--passes", "8", "--batch", "20"}, {""}}};
 }
 
 class ReplacementTest : public ::testing::TestWithParam<SmallTraining> {
