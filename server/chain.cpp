@@ -241,9 +241,12 @@ absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
   // It has another connection, and the end of the one before is not known here yet.
   const bool is_back =
       follower_ != nullptr && transport_.connections_may_break() && follow.configuration == number_;
+  // One that goes by an older configuration may have no place in this one.
+  const bool may_be_left_out =
+      is_replicated() && !source_->ends_who_is_left_out() && follow.configuration < number_;
   if (!is_replicated() || follower_address_.empty() || (follower_ != nullptr && !is_back) ||
-      follow.configuration > number_) {
-    // One that knows a newer configuration comes again.
+      follow.configuration > number_ || may_be_left_out) {
+    // It comes again when both go by the same one.
     return absl::UnavailableError(
         fmt::format("server {} has no place for a copy in configuration {}", options_.rank, number_));
   }

@@ -215,7 +215,9 @@ Peer& Server::add_peer(std::unique_ptr<transport::Connection> connection) {
 void Server::on_event(const transport::Event& event) {
   if (event.kind == transport::Event::Kind::kAccepted) {
     while (std::unique_ptr<transport::Connection> connection = transport_.take_accepted()) {
-      strangers_.add(add_peer(std::move(connection)), transport_.now());
+      Peer& peer = add_peer(std::move(connection));
+      // An answer would sound as if the job had failed.
+      has_stepped_aside_ ? drop(peer) : strangers_.add(peer, transport_.now());
     }
     return;
   }
@@ -509,7 +511,7 @@ absl::StatusOr<protocol::ControlMessage> Server::grant(const Peer& peer, const A
 }
 
 /// Of what cannot be copied yet.
-absl::Status Server::check_copies(TableShard& shard) {
+absl::Status Server::check_copies(TableShard& shard) const {
   const protocol::OpenTable& table = shard.table;
   const FixedShard* const fixed = shard.for_lanes();
   if (fixed == nullptr) {
@@ -522,6 +524,13 @@ absl::Status Server::check_copies(TableShard& shard) {
     return absl::UnimplementedError(
         fmt::format("table \"{}\": rows go at other moments on each copy of a server, unless the "
                     "consistency model is bsp or a-bsp",
+                    table.name));
+  }
+  if (fixed->rules.acknowledges_at_once() && !options_.configuration->ends_who_is_left_out()) {
+    return absl::UnimplementedError(
+        fmt::format("table \"{}\": a server that has been left out may still be read, which its consistency "
+                    "model allows only with leases, which there are not: open it under one whose reads wait "
+                    "for clocks, or run without copies of servers",
                     table.name));
   }
   return absl::OkStatus();
@@ -905,6 +914,7 @@ void Server::fail(const absl::Status& because) {
 void Server::step_aside(const absl::Status& because) {
   if (!status_.ok()) return;
   status_ = because;
+  has_stepped_aside_ = true;
   for (const std::unique_ptr<Peer>& peer : peers_) {
     if (!peer->closed && peer->connection) drop(*peer);
   }

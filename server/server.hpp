@@ -117,7 +117,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   absl::Status take_back(Peer& worker);
   void on_adopted(const WorkerMessage& record);
   [[nodiscard]] bool waits_for_partings() const;
-  static absl::Status check_copies(TableShard& shard);
+  absl::Status check_copies(TableShard& shard) const;
   static absl::Status check_rings(const Peer& peer, const TableShard& shard);
   static void list_announcements(Peer& peer, const TableShard& shard);
   [[nodiscard]] protocol::Observed observed() const;
@@ -222,6 +222,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
       events_;                     ///< of one poll(): making them anew would cost more than the poll
   bool waits_for_reader_ = false;  ///< there are announcements for somebody who does not read
   bool dropped_ = false;           ///< a peer was dropped, in this poll()
+  bool has_stepped_aside_ = false;
   transport::TimePoint serves_since_ = transport::TimePoint::min();  ///< if it is one of many copies
   Progress progress_;
   absl::Status lost_;                        ///< why the first worker without a goodbye was let go

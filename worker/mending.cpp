@@ -24,6 +24,14 @@ constexpr transport::Duration kLongestAttempt = std::chrono::seconds(1);
 /// To the process that was lost, if it has copies: most likely it is gone for good.
 constexpr auto kBetweenAttemptsToTheSame = std::chrono::milliseconds(100);
 
+/// Of the time between two steps. More shows that this worker did something else.
+constexpr transport::Duration kMostBetweenSteps = 2 * transport::kBeatInterval;
+
+/// What it reads from the process before must not arrive when there is another one.
+bool is_still_reading(const ServerLink& link) {
+  return link.connection->status().ok() && link.reads.has_any();
+}
+
 /// In the place of a connection that this worker has ended.
 class EndedConnection final : public transport::Connection {
  public:
@@ -67,7 +75,6 @@ absl::Status Mending::begin(transport::TimePoint deadline) {
   addresses_.resize(servers);
   read_.resize(servers);
   serving_.resize(servers);
-  serving_since_.resize(servers, transport.now());
   take_newest();
   return absl::OkStatus();
 }
@@ -80,7 +87,10 @@ void Mending::adopt_newest() {
   for (std::size_t server = 0; server < serving_.size(); ++server) {
     const std::string before = serving_[server];
     serving_[server] = newest.servers[server].empty() ? std::string() : newest.servers[server].front();
-    if (serving_[server] != before) serving_since_[server] = session_.now();
+    if (serving_[server] == before) continue;
+    for (const std::unique_ptr<ServerLink>& link : session_.links_) {
+      if (link->server == server) link->unanswered_for = {};
+    }
   }
   suspects_ = false;
   is_in_doubt_ = false;    // the next read heeds what was decided since
@@ -125,16 +135,20 @@ bool Mending::lose(ServerLink& link, const std::string& why, bool has_ended) {
   if (!is_possible() || session_.has_rows_that_move() || !session_.status().ok()) return false;
   // A copy may take its place; itself, it has been waited for long enough.
   if (!has_copies() && absl::IsDeadlineExceeded(link.connection->status())) return false;
+  // One that it has left may have ended only now.
+  if (has_ended) link.reads.end_all();
   if (link.state == ServerLink::State::kLost) return true;
   spdlog::warn("worker {}: {}; {}", session_.options().rank, why,
                has_copies() ? "waits for a copy that takes its place" : "connects again");
-  if (link.state == ServerLink::State::kUp) link.lost_at = session_.now();
+  if (link.state == ServerLink::State::kUp) {
+    link.lost_at = session_.now();
+    link.lost_for = link.unanswered_for = {};
+  }
   link.state = ServerLink::State::kLost;
   link.has_welcome = false;
   link.lost_address = addresses_[link.server];
   link.next_attempt = transport::TimePoint::min();
   link.attempt = kAttempt;
-  if (has_ended) link.reads.end_all();
   // The checkpoint that it asks for fails with the link.
   std::erase_if(link.unsaid, [](const protocol::ControlMessage& message) {
     return std::holds_alternative<protocol::SaveRows>(message);
@@ -151,11 +165,14 @@ void Mending::suspect(const ServerLink& link, const absl::Status& why) {
   suspects_ = true;
 }
 
-/// They may say something as long as they are heard, and wait for their copies for ever.
+/// They may say something as long as they are heard, and wait for their copies for ever. This worker may go
+/// by the configuration already: whoever connects to a server looks for the newest one.
 void Mending::leave_who_is_left_out() {
-  if (source_->decided() == number_) return;
-  source_->poll(session_.now());
-  adopt_newest();
+  if (source_->decided() != number_) {
+    source_->poll(session_.now());
+    adopt_newest();
+  }
+  if (std::exchange(has_left_for_, number_) == number_) return;
   for (const std::unique_ptr<ServerLink>& link : session_.links_) {
     const bool is_left_out =
         link->state != ServerLink::State::kLost && addresses_[link->server] != serving_[link->server];
@@ -179,8 +196,11 @@ void Mending::leave(ServerLink& link) {
                          });
   if (!is_mapped) {
     SessionCore::add_posted(*link.connection, session_.counters());
-    link.connection = std::make_unique<EndedConnection>(link.connection->peer_name(), why);
-    link.connection->user_data = reinterpret_cast<std::uintptr_t>(&link);
+    auto ended = std::make_unique<EndedConnection>(link.connection->peer_name(), why);
+    ended->user_data = reinterpret_cast<std::uintptr_t>(&link);
+    // It ends here, and what was of it says nothing more.
+    link.connection = std::move(ended);
+    former_.push_back({std::move(link.watch), std::move(link.inbox), std::move(link.push_ring), nullptr});
   }
   static_cast<void>(lose(link, fmt::format("{}: {}", link.connection->peer_name(), why), !is_mapped));
 }
@@ -192,10 +212,21 @@ void Mending::step() {
     source_->poll(session_.now());
     adopt_newest();
   }
+  if (all_are_up()) {  // as it is nearly always: the clock is not read
+    last_step_ = transport::TimePoint::max();
+    return;
+  }
+  const transport::TimePoint now = session_.now();
+  // This worker may have computed since.
+  const auto since =
+      std::clamp(now - std::exchange(last_step_, now), transport::Duration::zero(), kMostBetweenSteps);
   for (const std::unique_ptr<ServerLink>& link : session_.links_) {
     if (link->state == ServerLink::State::kUp) continue;
+    // By what was before this step: what has come since has not been taken yet.
     if (is_overdue(*link)) return;
     suspect_who_does_not_serve(*link);
+    link->lost_for += since;
+    if (is_to_be_served_by_another(*link)) link->unanswered_for += since;
     if (link->state == ServerLink::State::kLost) {
       static_cast<void>(reconnect(*link));
     } else if (link->state == ServerLink::State::kJoining) {
@@ -205,10 +236,12 @@ void Mending::step() {
 }
 
 void Mending::forget_former() {
-  if (former_.empty()) return;
-  const bool all_are_up = std::all_of(session_.links_.begin(), session_.links_.end(),
-                                      [](const auto& link) { return link->state == ServerLink::State::kUp; });
-  if (all_are_up) former_.clear();
+  if (!former_.empty() && all_are_up()) former_.clear();
+}
+
+bool Mending::all_are_up() const {
+  return std::all_of(session_.links_.begin(), session_.links_.end(),
+                     [](const auto& link) { return link->state == ServerLink::State::kUp; });
 }
 
 transport::TimePoint Mending::next_step() const {
@@ -223,28 +256,36 @@ transport::TimePoint Mending::next_step() const {
   return next;
 }
 
+/// That one has not answered, although it can have been asked.
+bool Mending::is_to_be_served_by_another(const ServerLink& link) const {
+  if (!has_copies() || link.has_welcome || serving_[link.server].empty() ||
+      serving_[link.server] == link.lost_address)
+    return false;
+  return link.state == ServerLink::State::kJoining || !is_still_reading(link);
+}
+
 /// One that is to serve now may have been stopped before, and nobody else may be watching it. Where others
-/// may join, it may be busy with one.
+/// may join, it may be busy with one. It waits for those after it (server/chain.hpp) less long than it is
+/// waited for.
 void Mending::suspect_who_does_not_serve(const ServerLink& link) {
-  const std::chrono::milliseconds most(std::uint64_t{2} * session_.options().silence_timeout_ms);
-  if (!has_copies() || source_->ends_who_is_left_out() || most.count() == 0 || link.has_welcome ||
-      serving_[link.server].empty() || serving_[link.server] == link.lost_address)
-    return;
-  if (session_.now() - std::max(serving_since_[link.server], link.lost_at) > most)
+  const std::chrono::milliseconds most(std::uint64_t{3} * session_.options().silence_timeout_ms);
+  if (!is_to_be_served_by_another(link) || source_->ends_who_is_left_out() || most.count() == 0) return;
+  if (link.unanswered_for > most)
     source_->suspect(serving_[link.server], "it is to serve, and does not answer");
 }
 
 /// How long a link may be lost. A server without copies waits no longer for its worker, either.
 std::chrono::milliseconds Mending::patience() const {
+  if (!has_copies()) return transport::mending_time(session_.options().silence_timeout_ms);
+  const std::chrono::milliseconds usual(session_.options().timeout_ms);
   // One after another may be found silent.
-  const std::chrono::milliseconds for_copies(std::max<std::uint64_t>(
-      session_.options().timeout_ms, std::uint64_t{5} * session_.options().silence_timeout_ms));
-  return has_copies() ? for_copies : transport::mending_time(session_.options().silence_timeout_ms);
+  const std::chrono::milliseconds all_silent(std::uint64_t{8} * session_.options().silence_timeout_ms);
+  return source_->ends_who_is_left_out() ? usual : std::max(usual, all_silent);
 }
 
 /// Then the session has failed.
 bool Mending::is_overdue(const ServerLink& link) {
-  if (session_.now() - link.lost_at <= patience()) return false;
+  if (link.lost_for <= patience()) return false;
   const std::string why(link.connection->status().message());
   session_.fail(absl::UnavailableError(
       has_copies()
@@ -281,7 +322,7 @@ std::string Mending::address_to_try(ServerLink& link) {
 
 /// False: not now.
 bool Mending::reconnect(ServerLink& link) {
-  if (link.connection->status().ok() && link.reads.has_any()) return false;
+  if (is_still_reading(link)) return false;
   const std::string address = address_to_try(link);
   if (address.empty()) return false;
   auto connection = session_.transport_->connect(address, session_.now() + link.attempt);

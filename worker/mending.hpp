@@ -99,6 +99,7 @@ class Mending {
     std::unique_ptr<transport::Connection> connection;
   };
 
+  [[nodiscard]] bool all_are_up() const;
   bool lose(ServerLink& link, const std::string& why, bool has_ended);
   void leave_who_is_left_out();
   void leave(ServerLink& link);
@@ -107,6 +108,7 @@ class Mending {
   void take_newest();
   [[nodiscard]] std::chrono::milliseconds patience() const;
   bool is_overdue(const ServerLink& link);
+  [[nodiscard]] bool is_to_be_served_by_another(const ServerLink& link) const;
   void suspect_who_does_not_serve(const ServerLink& link);
   [[nodiscard]] std::string address_to_try(ServerLink& link);
   bool reconnect(ServerLink& link);
@@ -116,12 +118,13 @@ class Mending {
   SessionCore& session_;
   const std::shared_ptr<cluster::ConfigurationSource> source_;
   const bool connections_may_break_;
-  std::uint64_t number_ = 0;                         ///< of the configuration that this worker goes by
-  std::vector<std::string> serving_;                 ///< in it, by server; empty: none is left
-  std::vector<transport::TimePoint> serving_since_;  ///< as far as this worker has heard
-  std::vector<std::string> addresses_;               ///< of those that the links are of, which may be gone
-  std::vector<std::string> read_;                    ///< of those in whose memory all tables are read
+  std::uint64_t number_ = 0;            ///< of the configuration that this worker goes by
+  std::vector<std::string> serving_;    ///< in it, by server; empty: none is left
+  std::uint64_t has_left_for_ = 0;      ///< the configuration for which it has left those that have no place
+  std::vector<std::string> addresses_;  ///< of those that the links are of, which may be gone
+  std::vector<std::string> read_;       ///< of those in whose memory all tables are read
   std::vector<Former> former_;
+  transport::TimePoint last_step_ = transport::TimePoint::max();  ///< in which a link was not up; max(): none
   bool suspects_ = false;     ///< somebody, and the source is to tell others
   bool is_in_doubt_ = false;  ///< a configuration was decided that is not known yet
 };

@@ -108,6 +108,9 @@ struct ServerLink {
   std::unique_ptr<SentMessages> sent;  ///< nullptr: the link cannot be mended
   bool has_welcome = false;            ///< while it is kJoining
   transport::TimePoint lost_at;
+  // Only time counts in which this worker has looked itself, as in transport::HeartbeatWatch.
+  transport::Duration lost_for{0};        ///< since lost_at
+  transport::Duration unanswered_for{0};  ///< by the process that is to serve now
   transport::TimePoint next_attempt;
   transport::Duration attempt{0};  ///< how long it takes
   std::string lost_address;

@@ -299,10 +299,14 @@ absl::Status TableRows::initialize(std::span<const RowSource> first) {
 
 absl::StatusOr<std::vector<std::int64_t>> numbers_of_all_workers(Session& session, const char* name,
                                                                  std::int64_t own, Allocation allocation) {
+  // The barrier is all that it needs, and copies of static tables' servers may be on other hosts, where
+  // Sequential is refused.
+  const ConsistencyModel consistency =
+      allocation == Allocation::kStatic ? ConsistencyModel(Asp{}) : ConsistencyModel(Sequential{});
   const auto numbers = session.table<std::int64_t>({.name = name,
                                                     .rows = session.workers(),
                                                     .width = 1,
-                                                    .consistency = Sequential{},
+                                                    .consistency = consistency,
                                                     .allocation = allocation});
   if (!numbers.ok()) return numbers.status();
   // Where the session goes on from a checkpoint, the number of before is there.

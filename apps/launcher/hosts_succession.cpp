@@ -180,7 +180,7 @@ job::PeerNews::Listener HostsSuccession::listener() {
           .on_word = [this](std::uint32_t rank, std::string_view word) { hear(rank, word); },
           .on_gone =
               [this](std::uint32_t rank, const std::string& /*why*/) {
-                add({.rank = rank, .why = "is gone: it crashed, was killed, or its host is gone"});
+                add({.loss = {.rank = rank, .why = "is gone: it crashed, was killed, or its host is gone"}});
               }};
 }
 
@@ -198,10 +198,10 @@ void HostsSuccession::begin(const cluster::Configuration& first) {
   news_.outlive(others);
 }
 
-void HostsSuccession::add(Loss loss) {
+void HostsSuccession::add(Word word) {
   {
     const std::lock_guard lock(mutex_);
-    losses_.push_back(std::move(loss));
+    words_.push_back(std::move(word));
   }
   const std::uint64_t one = 1;
   (void)!::write(bell_.get(), &one, sizeof one);
@@ -211,8 +211,9 @@ void HostsSuccession::hear(std::uint32_t /*rank*/, std::string_view word) {
   const absl::StatusOr<cluster::Suspicion> suspicion = cluster::decode_suspicion(word);
   if (!suspicion.ok()) return;
   if (const std::optional<std::uint32_t> rank = rank_at(suspicion->address)) {
-    add({.rank = *rank,
-         .why = fmt::format("shows no sign of life ({})", std::string(base::printable(suspicion->why)))});
+    const std::string why = std::string(base::printable(suspicion->why));
+    add({.loss = {.rank = *rank, .why = fmt::format("shows no sign of life ({})", why)},
+         .is_suspicion = true});
   }
 }
 
@@ -231,11 +232,31 @@ void HostsSuccession::add_descriptors(std::vector<pollfd>& wanted) const {
   wanted.push_back({bell_.get(), POLLIN, 0});
 }
 
+/// A suspicion may be wrong, or late: it never costs the last copy of a server, and says nothing of one that
+/// has no place any more. Who is surely gone comes first.
 std::vector<HostsSuccession::Loss> HostsSuccession::take_losses() {
   std::uint64_t rings = 0;
   (void)!::read(bell_.get(), &rings, sizeof rings);
-  const std::lock_guard lock(mutex_);
-  return std::exchange(losses_, {});
+  std::vector<Word> words;
+  {
+    const std::lock_guard lock(mutex_);
+    words = std::exchange(words_, {});
+  }
+  if (words.empty()) return {};
+  std::stable_partition(words.begin(), words.end(), [](const Word& word) { return !word.is_suspicion; });
+  const std::optional<Chains> known = chains();
+  std::vector<std::vector<Copy>> left = known ? known->servers : std::vector<std::vector<Copy>>();
+  std::vector<Loss> losses;
+  for (Word& word : words) {
+    const auto is_it = [&](const Copy& copy) { return copy.rank == word.loss.rank; };
+    const auto its_chain = std::find_if(left.begin(), left.end(), [&](const std::vector<Copy>& chain) {
+      return std::any_of(chain.begin(), chain.end(), is_it);
+    });
+    if (word.is_suspicion && (its_chain == left.end() || its_chain->size() == 1)) continue;
+    if (its_chain != left.end()) std::erase_if(*its_chain, is_it);
+    losses.push_back(std::move(word.loss));
+  }
+  return losses;
 }
 
 void HostsSuccession::take_first() {

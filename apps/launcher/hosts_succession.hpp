@@ -88,7 +88,12 @@ class HostsSuccession final : public Leader::Survival {
   HostsSuccession(RankChains chains, job::PeerNews& news, base::FileDescriptor bell)
       : ranks_(std::move(chains)), news_(news), bell_(std::move(bell)) {}
 
-  void add(Loss loss);
+  struct Word {
+    Loss loss;
+    bool is_suspicion = false;  ///< its connection has not ended
+  };
+
+  void add(Word word);
   void hear(std::uint32_t rank, std::string_view word);
   void take_first();
   [[nodiscard]] std::optional<std::uint32_t> rank_at(const std::string& address) const;
@@ -103,7 +108,7 @@ class HostsSuccession final : public Leader::Survival {
   mutable std::mutex mutex_;
   // Under the lock:
   std::optional<cluster::Configuration> first_;
-  std::vector<Loss> losses_;
+  std::vector<Word> words_;
 };
 
 }  // namespace verbena::apps

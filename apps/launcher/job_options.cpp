@@ -81,8 +81,7 @@ void add_size_options(CLI::App& command, JobOptions& options) {
       command, "--replicas", options.replicas,
       "Copies of each server, in processes of their own: when a server dies, a copy takes its place, and "
       "nothing is lost (docs/elasticity.md). For a run on one host, or on several with --rendezvous, and "
-      "tables "
-      "whose rows stay.",
+      "tables whose rows stay.",
       {0, 8})
       ->type_name("K")
       ->group(kProcessOptions)
@@ -469,9 +468,8 @@ absl::Status check_no_replicas(const JobOptions& options) {
   if (options.replicas == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--replicas: expected with verbena run, for an application of its own, on one host or with "
-      "--rendezvous; "
-      "not for processes that meet by PMIx (mpirun and srun end all when one dies), that find each other by "
-      "--addresses or --job, or for a program of yours");
+      "--rendezvous; not for processes that meet by PMIx (mpirun and srun end all when one dies), that find "
+      "each other by --addresses or --job, or for a program of yours");
 }
 
 absl::Status check_replicas_on_hosts(const JobOptions& options) {

@@ -437,6 +437,17 @@ bool Leader::is_left_over(const Seat& seat) const {
          });
 }
 
+/// The one that serves, of the server whose copy it is; nullptr: the server has no other copy, or cannot do
+/// without that one.
+Leader::Seat* Leader::first_of_several(const Seat& seat) {
+  const auto chains = survival_ == nullptr || !seat.member.server ? std::nullopt : survival_->chains();
+  if (!chains || seat.member.of_server >= chains->servers.size()) return nullptr;
+  const std::vector<Survival::Copy>& chain = chains->servers[seat.member.of_server];
+  if (chain.size() < 2 || chain.front().rank == 0) return nullptr;
+  Seat& first = seats_[chain.front().rank];
+  return first.ended || first.gone ? nullptr : &first;
+}
+
 void Leader::check_time(RunMonitor& monitor) {
   const auto now = Clock::now();
   if (stopped_at_) {
@@ -453,6 +464,12 @@ void Leader::check_time(RunMonitor& monitor) {
       if (is_left_over(seat)) {
         let_go(seat);
         continue;
+      }
+      // The copy that follows has all, and ends when it serves.
+      if (Seat* const first = first_of_several(seat)) {
+        lose(*first, "has not ended, although all workers have", monitor);
+        workers_left_at_ = now;
+        return;
       }
       monitor.fail_still_running(seat.member.name);
     }

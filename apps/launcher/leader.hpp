@@ -137,6 +137,7 @@ class Leader {
   void lose(Seat& seat, const std::string& why, RunMonitor& monitor);
   void let_go(Seat& seat);
   [[nodiscard]] bool is_left_over(const Seat& seat) const;
+  [[nodiscard]] Seat* first_of_several(const Seat& seat);
   void check_time(RunMonitor& monitor);
   void stop_all();
   [[nodiscard]] bool all_over(bool workers_only) const;

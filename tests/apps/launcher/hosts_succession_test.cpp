@@ -144,6 +144,35 @@ TEST_F(HostsSuccessionTest, WhoIsSuspectedIsLostOnce) {
   EXPECT_THAT(succession_->take_losses(), IsEmpty());
 }
 
+TEST_F(HostsSuccessionTest, ASuspicionNeverCostsTheLastCopy) {
+  meet();
+  source_->poll(now());
+  // Both at once, and the one that is surely gone is heard of last.
+  source_->suspect("place 2", "silent");
+  news_.listener_.on_gone(1, "it is gone");
+  const auto losses = succession_->take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].rank, 1U);
+  ASSERT_TRUE(succession_->go_on_without(1, "").ok());
+  // The last one, and one that has no place any more.
+  const std::shared_ptr<cluster::ConfigurationSource> of_another = told_.source();
+  of_another->suspect("place 2", "silent");
+  of_another->suspect("place 1", "silent");
+  EXPECT_THAT(succession_->take_losses(), IsEmpty());
+  news_.listener_.on_gone(2, "it is gone");
+  EXPECT_EQ(succession_->take_losses().size(), 1U);
+}
+
+TEST_F(HostsSuccessionTest, OfTwoThatAreSuspectedAtOnceOneIsKept) {
+  meet();
+  source_->poll(now());
+  source_->suspect("place 1", "silent");
+  source_->suspect("place 2", "silent");
+  const auto losses = succession_->take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].rank, 1U);
+}
+
 TEST_F(HostsSuccessionTest, NewsThatAreOldOrNoneChangeNothing) {
   meet();
   ASSERT_TRUE(succession_->go_on_without(3, "").ok());

@@ -255,9 +255,10 @@ class SurvivalTest : public LeaderTest {
       lost_ = why;
       return "goes on without rank " + std::to_string(rank);
     }
-    [[nodiscard]] std::optional<Chains> chains() override { return std::nullopt; }
+    [[nodiscard]] std::optional<Chains> chains() override { return chains_; }
 
     std::vector<Loss> losses_;
+    std::optional<Chains> chains_;
     std::string lost_;
   };
 
@@ -321,6 +322,18 @@ TEST_F(SurvivalTest, EndsWhenNoCopyIsLeftOrAWorkerIsGone) {
   step_until([&] { return monitor_.failed(); });
   EXPECT_THAT(std::string(monitor_.failure().message()),
               HasSubstr("server 0 (rank 0) is gone, too; server 0 is lost with all its copies"));
+}
+
+TEST_F(SurvivalTest, WhoServesAndDoesNotEndIsLeftOut) {
+  survival_.chains_ = {.number = 2, .servers = {{{.copy = 1, .rank = 1}, {.copy = 0, .rank = 0}}}};
+  links_[2]->send(job::EndedMessage{0});
+  step_until([&] { return !survival_.lost_.empty() || monitor_.failed(); });
+  EXPECT_THAT(survival_.lost_, HasSubstr("copy 1 of server 0 (rank 1) has not ended"));
+  survival_.chains_ = {.number = 3, .servers = {{{.copy = 0, .rank = 0}}}};
+  for (int i = 0; i < 10; ++i) step();
+  links_[0]->send(job::EndedMessage{0});
+  step_until([&] { return !goes_on_; });
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
 }
 
 TEST_F(SurvivalTest, EndsWithAWorker) {
