@@ -249,16 +249,16 @@ class SurvivalTest : public LeaderTest {
   class OneCopyIsEnough final : public Leader::Survival {
    public:
     void add_descriptors(std::vector<pollfd>& /*wanted*/) const override {}
-    [[nodiscard]] std::vector<Loss> take_losses() override { return std::exchange(losses_, {}); }
+    [[nodiscard]] std::vector<Loss> take_losses() override { return std::exchange(losses, {}); }
     absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) override {
-      if (!lost_.empty()) return absl::DataLossError("server 0 is lost with all its copies");
-      lost_ = why;
+      if (!lost.empty()) return absl::DataLossError("server 0 is lost with all its copies");
+      lost = why;
       return "goes on without rank " + std::to_string(rank);
     }
     [[nodiscard]] std::optional<Chains> chains() override { return std::nullopt; }
 
-    std::vector<Loss> losses_;
-    std::string lost_;
+    std::vector<Loss> losses;
+    std::string lost;
   };
 
   SurvivalTest() {
@@ -291,8 +291,8 @@ class SurvivalTest : public LeaderTest {
 
 TEST_F(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
   links_[0].reset();
-  step_until([&] { return !survival_.lost_.empty(); });
-  EXPECT_THAT(survival_.lost_, HasSubstr("server 0 (rank 0) ended without a word"));
+  step_until([&] { return !survival_.lost.empty(); });
+  EXPECT_THAT(survival_.lost, HasSubstr("server 0 (rank 0) ended without a word"));
   EXPECT_FALSE(monitor_.failed());
   links_[1]->send(job::EndedMessage{0});
   links_[2]->send(job::EndedMessage{0});
@@ -302,8 +302,8 @@ TEST_F(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
 }
 
 TEST_F(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
-  survival_.losses_.push_back({.rank = 1, .why = "shows no sign of life"});
-  step_until([&] { return !survival_.lost_.empty(); });
+  survival_.losses.push_back({.rank = 1, .why = "shows no sign of life"});
+  step_until([&] { return !survival_.lost.empty(); });
   pollfd told = {links_[1]->descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&told, 1, 30'000), 1);
   EXPECT_FALSE(links_[1]->lost()) << "it must not take it for the leader's end";
@@ -317,7 +317,7 @@ TEST_F(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
 }
 
 TEST_F(SurvivalTest, EndsWhenNoCopyIsLeftOrAWorkerIsGone) {
-  survival_.losses_ = {{.rank = 1, .why = "is gone"}, {.rank = 0, .why = "is gone, too"}};
+  survival_.losses = {{.rank = 1, .why = "is gone"}, {.rank = 0, .why = "is gone, too"}};
   step_until([&] { return monitor_.failed(); });
   EXPECT_THAT(std::string(monitor_.failure().message()),
               HasSubstr("server 0 (rank 0) is gone, too; server 0 is lost with all its copies"));
