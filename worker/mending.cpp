@@ -85,6 +85,7 @@ void Mending::adopt_newest() {
   suspects_ = false;
   is_in_doubt_ = false;    // the next read heeds what was decided since
   session_.start_epoch();  // what was known of which servers may be read is not so any more
+  if (!source_->ends_who_is_left_out()) leave_who_is_left_out();
 }
 
 /// For links that are still to be made.
@@ -153,9 +154,6 @@ void Mending::suspect(const ServerLink& link, const absl::Status& why) {
 
 /// They may say something as long as they are heard, and wait for their copies for ever.
 void Mending::leave_who_is_left_out() {
-  if (source_->decided() == number_) return;
-  source_->poll(session_.now());
-  adopt_newest();
   for (const std::unique_ptr<ServerLink>& link : session_.links_) {
     const bool is_left_out =
         link->state != ServerLink::State::kLost && addresses_[link->server] != serving_[link->server];
@@ -187,7 +185,10 @@ void Mending::leave(ServerLink& link) {
 
 void Mending::step() {
   if (!is_possible()) return;
-  if (has_copies() && !source_->ends_who_is_left_out()) leave_who_is_left_out();
+  if (has_copies() && !source_->ends_who_is_left_out() && source_->decided() != number_) {
+    source_->poll(session_.now());
+    adopt_newest();
+  }
   if (suspects_ || is_in_doubt_) {
     source_->poll(session_.now());
     adopt_newest();
