@@ -55,17 +55,17 @@ TEST(FormChainsTest, AsFarAsThereAreHosts) {
 /// A rendezvous of which rank 0's side is here, and all others hear at once.
 class FakeNews final : public job::PeerNews {
  public:
-  void listen(Listener listener) override { listener_ = std::move(listener); }
-  void outlive(const std::vector<std::uint32_t>& ranks) override { outlived_ = ranks; }
-  void tell(const std::string& news) override { listener_.on_news(news); }
-  void say(const std::string& word) override { listener_.on_word(5, word); }
+  void listen(Listener to) override { listener = std::move(to); }
+  void outlive(const std::vector<std::uint32_t>& ranks) override { outlived = ranks; }
+  void tell(const std::string& news) override { listener.on_news(news); }
+  void say(const std::string& word) override { listener.on_word(5, word); }
   void dismiss(std::uint32_t rank, const std::string& why) override {
-    dismissed_.push_back(std::to_string(rank) + ": " + why);
+    dismissed.push_back(std::to_string(rank) + ": " + why);
   }
 
-  Listener listener_;
-  std::vector<std::uint32_t> outlived_;
-  std::vector<std::string> dismissed_;
+  Listener listener;
+  std::vector<std::uint32_t> outlived;
+  std::vector<std::string> dismissed;
 };
 
 /// Two servers, each with a copy: ranks 0 and 3, 1 and 2.
@@ -100,13 +100,13 @@ TEST_F(HostsSuccessionTest, AllKnowTheFirstConfigurationWhenTheyHaveMet) {
   EXPECT_FALSE(source_->ends_who_is_left_out());
   EXPECT_THAT(source_->newest().servers,
               ElementsAre(ElementsAre("place 0", "place 3"), ElementsAre("place 1", "place 2")));
-  EXPECT_THAT(news_.outlived_, ElementsAre(3, 1, 2));
+  EXPECT_THAT(news_.outlived, ElementsAre(3, 1, 2));
 }
 
 TEST_F(HostsSuccessionTest, GoesOnWithoutOneThatIsGone) {
   meet();
   EXPECT_FALSE(rings());
-  news_.listener_.on_gone(1, "it is gone");
+  news_.listener.on_gone(1, "it is gone");
   EXPECT_TRUE(rings());
   const auto losses = succession_->take_losses();
   EXPECT_FALSE(rings());
@@ -115,7 +115,7 @@ TEST_F(HostsSuccessionTest, GoesOnWithoutOneThatIsGone) {
   const auto next = succession_->go_on_without(1, "server 1 is gone");
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_EQ(*next, "the run goes on with the last copy of server 1 (configuration 2)");
-  EXPECT_THAT(news_.dismissed_, ElementsAre("1: server 1 is gone"));
+  EXPECT_THAT(news_.dismissed, ElementsAre("1: server 1 is gone"));
   EXPECT_EQ(source_->decided(), 2U);
   source_->poll(now());
   EXPECT_THAT(source_->newest().servers,
@@ -140,7 +140,7 @@ TEST_F(HostsSuccessionTest, WhoIsSuspectedIsLostOnce) {
   source_->suspect("somewhere else", "");
   for (const char* const word :
        {"", "{}", "[1]", "{\"suspect\": 3, \"why\": \"x\"}", "{\"suspect\": \"place 1\"}"})
-    news_.listener_.on_word(1, word);
+    news_.listener.on_word(1, word);
   EXPECT_THAT(succession_->take_losses(), IsEmpty());
 }
 

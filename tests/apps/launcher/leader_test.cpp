@@ -249,17 +249,17 @@ class SurvivalTest : public LeaderTest {
   class OneCopyIsEnough final : public Leader::Survival {
    public:
     void add_descriptors(std::vector<pollfd>& /*wanted*/) const override {}
-    [[nodiscard]] std::vector<Loss> take_losses() override { return std::exchange(losses_, {}); }
+    [[nodiscard]] std::vector<Loss> take_losses() override { return std::exchange(losses, {}); }
     absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) override {
-      if (!lost_.empty()) return absl::DataLossError("server 0 is lost with all its copies");
-      lost_ = why;
+      if (!lost.empty()) return absl::DataLossError("server 0 is lost with all its copies");
+      lost = why;
       return "goes on without rank " + std::to_string(rank);
     }
-    [[nodiscard]] std::optional<Chains> chains() override { return chains_; }
+    [[nodiscard]] std::optional<Chains> chains() override { return held_chains; }
 
-    std::vector<Loss> losses_;
-    std::optional<Chains> chains_;
-    std::string lost_;
+    std::vector<Loss> losses;
+    std::optional<Chains> held_chains;
+    std::string lost;
   };
 
   SurvivalTest() {
@@ -292,8 +292,8 @@ class SurvivalTest : public LeaderTest {
 
 TEST_F(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
   links_[0].reset();
-  step_until([&] { return !survival_.lost_.empty(); });
-  EXPECT_THAT(survival_.lost_, HasSubstr("server 0 (rank 0) ended without a word"));
+  step_until([&] { return !survival_.lost.empty(); });
+  EXPECT_THAT(survival_.lost, HasSubstr("server 0 (rank 0) ended without a word"));
   EXPECT_FALSE(monitor_.failed());
   links_[1]->send(job::EndedMessage{0});
   links_[2]->send(job::EndedMessage{0});
@@ -303,8 +303,8 @@ TEST_F(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
 }
 
 TEST_F(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
-  survival_.losses_.push_back({.rank = 1, .why = "shows no sign of life"});
-  step_until([&] { return !survival_.lost_.empty(); });
+  survival_.losses.push_back({.rank = 1, .why = "shows no sign of life"});
+  step_until([&] { return !survival_.lost.empty(); });
   pollfd told = {links_[1]->descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&told, 1, 30'000), 1);
   EXPECT_FALSE(links_[1]->lost()) << "it must not take it for the leader's end";
@@ -318,18 +318,18 @@ TEST_F(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
 }
 
 TEST_F(SurvivalTest, EndsWhenNoCopyIsLeftOrAWorkerIsGone) {
-  survival_.losses_ = {{.rank = 1, .why = "is gone"}, {.rank = 0, .why = "is gone, too"}};
+  survival_.losses = {{.rank = 1, .why = "is gone"}, {.rank = 0, .why = "is gone, too"}};
   step_until([&] { return monitor_.failed(); });
   EXPECT_THAT(std::string(monitor_.failure().message()),
               HasSubstr("server 0 (rank 0) is gone, too; server 0 is lost with all its copies"));
 }
 
 TEST_F(SurvivalTest, WhoServesAndDoesNotEndIsLeftOut) {
-  survival_.chains_ = {.number = 2, .servers = {{{.copy = 1, .rank = 1}, {.copy = 0, .rank = 0}}}};
+  survival_.held_chains = {.number = 2, .servers = {{{.copy = 1, .rank = 1}, {.copy = 0, .rank = 0}}}};
   links_[2]->send(job::EndedMessage{0});
-  step_until([&] { return !survival_.lost_.empty() || monitor_.failed(); });
-  EXPECT_THAT(survival_.lost_, HasSubstr("copy 1 of server 0 (rank 1) has not ended"));
-  survival_.chains_ = {.number = 3, .servers = {{{.copy = 0, .rank = 0}}}};
+  step_until([&] { return !survival_.lost.empty() || monitor_.failed(); });
+  EXPECT_THAT(survival_.lost, HasSubstr("copy 1 of server 0 (rank 1) has not ended"));
+  survival_.held_chains = {.number = 3, .servers = {{{.copy = 0, .rank = 0}}}};
   for (int i = 0; i < 10; ++i) step();
   links_[0]->send(job::EndedMessage{0});
   step_until([&] { return !goes_on_; });
