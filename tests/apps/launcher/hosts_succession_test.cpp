@@ -149,7 +149,7 @@ TEST_F(HostsSuccessionTest, ASuspicionNeverCostsTheLastCopy) {
   source_->poll(now());
   // Both at once, and the one that is surely gone is heard of last.
   source_->suspect("place 2", "silent");
-  news_.listener_.on_gone(1, "it is gone");
+  news_.listener.on_gone(1, "it is gone");
   const auto losses = succession_->take_losses();
   ASSERT_EQ(losses.size(), 1U);
   EXPECT_EQ(losses[0].rank, 1U);
@@ -159,7 +159,7 @@ TEST_F(HostsSuccessionTest, ASuspicionNeverCostsTheLastCopy) {
   of_another->suspect("place 2", "silent");
   of_another->suspect("place 1", "silent");
   EXPECT_THAT(succession_->take_losses(), IsEmpty());
-  news_.listener_.on_gone(2, "it is gone");
+  news_.listener.on_gone(2, "it is gone");
   EXPECT_EQ(succession_->take_losses().size(), 1U);
 }
 
