@@ -31,7 +31,9 @@ class Configurations::Source final : public cluster::ConfigurationSource {
     return hears_at_ ? *hears_at_ : all_.now_() + std::chrono::milliseconds(1);
   }
   void expect_change() override {}
-  void suspect(const std::string& /*address*/, const std::string& /*why*/) override {}
+  void suspect(const std::string& address, const std::string& /*why*/) override {
+    if (all_.on_suspicion_) all_.on_suspicion_(address);
+  }
   void has_joined(const std::string& address) override { all_.has_joined(address); }
 
  private:

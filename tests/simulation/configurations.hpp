@@ -28,8 +28,12 @@ class Configurations {
                  std::function<void(Duration)> sleep)
       : random_(seed), slowest_(slowest), now_(std::move(now)), sleep_(std::move(sleep)) {}
 
-  /// Those who are left out may go on.
-  void let_them_go_on() { ends_who_is_left_out_ = false; }
+  /// Those who are left out may go on. `on_suspicion`: a process says that the one at that address shows no
+  /// sign of life.
+  void let_them_go_on(std::function<void(const std::string& address)> on_suspicion) {
+    ends_who_is_left_out_ = false;
+    on_suspicion_ = std::move(on_suspicion);
+  }
   void begin(std::vector<cluster::Configuration::Chain> servers);
   /// The process has ended. Returns when others may hear of it. REQUIRES: it joins, or the server has another
   /// copy
@@ -65,6 +69,7 @@ class Configurations {
   cluster::StoreState state_;
   cluster::Controller controller_{state_, [this](std::uint64_t number) { decide(number); }};
   bool ends_who_is_left_out_ = true;
+  std::function<void(const std::string& address)> on_suspicion_;
   bool is_deciding_ = false;
   std::uint64_t decided_ = 0;
   std::uint64_t joins_ = 0;

@@ -55,6 +55,8 @@ constexpr auto kNewsTime = seconds(5);
 constexpr auto kNewsTimeOfSilence = seconds(11);
 constexpr auto kStartOfProcess = microseconds(300);
 constexpr auto kServersPatience = seconds(5);
+/// More than three times the usual silence timeout, after which who is to serve is suspected.
+constexpr auto kLongCompute = seconds(16);
 /// Copies of a server that join, one after the other, at most.
 constexpr std::uint32_t kMostNewcomers = 6;
 /// The same for a victim that not all had met yet: they wait for it.
@@ -127,7 +129,13 @@ class Job final : public World {
     fail(*wrong);
     return absl::InternalError(*wrong);
   }
-  void compute(Duration time) override { scheduler_.compute(time); }
+  void compute(Duration time) override {
+    if (scenario_.computes_long && left_behind_ > 0 && !std::exchange(has_computed_long_, true)) {
+      trace([&] { return "a worker computes for long"; });
+      scheduler_.stop(scheduler_.running(), scheduler_.now() + kLongCompute);  // its heart beats
+    }
+    scheduler_.compute(time);
+  }
   [[nodiscard]] Identity identity(std::uint32_t rank) const override { return workers_[rank].identity; }
   void joined(std::uint32_t rank) override { workers_[rank].joined = true; }
   [[nodiscard]] std::optional<std::uint64_t> reads(std::uint32_t rank) const override {
@@ -194,6 +202,7 @@ class Job final : public World {
   void kill(const Strike& strike);
   void kill_a_copy(const Strike& strike);
   void leave_behind(ServerNode& node, const Strike& strike);
+  void hear_suspicion(const std::string& address);
   void end_who_was_left_behind(ServerNode& node, const Strike& strike);
   [[nodiscard]] ServerNode* choose_copy(std::uint32_t server);
   void replace(std::uint32_t server);
@@ -259,6 +268,7 @@ class Job final : public World {
   std::uint32_t replacements_ = 0;
   std::uint64_t links_cut_ = 0;
   std::uint64_t left_behind_ = 0;
+  bool has_computed_long_ = false;
   std::set<std::uint32_t> have_come_;  ///< of those that take others' places
   std::set<std::uint32_t> dead_;       ///< whose places others have taken, by their numbers in the history
   std::uint64_t checked_ = 0;          ///< by workloads themselves
@@ -647,6 +657,16 @@ void Job::leave_behind(ServerNode& node, const Strike& strike) {
   network_.stop(*node.transport, until);
 }
 
+/// Nobody may take one for dead to which nothing has happened: it may be the last copy. One that has ended
+/// has heard the worker's goodbye, and its answer may be lost.
+void Job::hear_suspicion(const std::string& address) {
+  for (const ServerNode& node : servers_) {
+    const bool is_well = !node.is_called_off && !node.was_stopped && !node.ended;
+    if (is_well && address_of(node.rank, node.copy) == address)
+      fail(fmt::format("{} is suspected, though nothing has happened to it", address));
+  }
+}
+
 /// One that hears of it must end by itself.
 void Job::end_who_was_left_behind(ServerNode& node, const Strike& strike) {
   scheduler_.sleep(scheduler_.now() + strike.length);
@@ -876,7 +896,9 @@ void Job::check_ends() {
 JobResult Job::run() {
   const TimePoint start = scheduler_.now();
   trace([&] { return fmt::format("{}", to_string(scenario_)); });
-  if (scenario_.left_behind) configurations_.let_them_go_on();
+  if (scenario_.left_behind) {
+    configurations_.let_them_go_on([this](const std::string& address) { hear_suspicion(address); });
+  }
   if (scenario_.copies > 1) {
     std::vector<cluster::Configuration::Chain> chains(scenario_.servers);
     for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {

@@ -537,6 +537,7 @@ Scenario make_hosts(std::uint64_t seed) {
     // Longer than anybody waits.
     if (strike.fate == Fate::kStops && seed % 16 == 5) strike.length = std::chrono::seconds(30);
   }
+  scenario.computes_long = seed % 16 != 5 && chance(random, 0.5);
   return scenario;
 }
 

@@ -121,11 +121,12 @@ struct Checkpoints {
 struct Scenario {
   std::uint64_t seed = 0;
   std::uint32_t servers = 1;
-  std::uint32_t copies = 1;   ///< of each server; more: it goes on when one dies
-  bool repairs = false;       ///< another copy joins when one has died
-  bool left_behind = false;   ///< copies that a configuration leaves out may go on
-  Duration slowest_news{0};   ///< of another configuration
-  std::uint32_t readers = 0;  ///< the first of the workers push nothing, and read much in a clock
+  std::uint32_t copies = 1;    ///< of each server; more: it goes on when one dies
+  bool repairs = false;        ///< another copy joins when one has died
+  bool left_behind = false;    ///< copies that a configuration leaves out may go on
+  bool computes_long = false;  ///< then a worker does, once
+  Duration slowest_news{0};    ///< of another configuration
+  std::uint32_t readers = 0;   ///< the first of the workers push nothing, and read much in a clock
   std::uint32_t workers = 1;
   std::uint32_t spares = 0;  ///< processes that may take the places of workers
   std::uint32_t lanes = 1;
