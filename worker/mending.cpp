@@ -126,6 +126,7 @@ bool Mending::lose(ServerLink& link, const std::string& why, bool has_ended) {
   if (!is_possible() || session_.has_rows_that_move() || !session_.status().ok()) return false;
   // A copy may take its place; itself, it has been waited for long enough.
   if (!has_copies() && absl::IsDeadlineExceeded(link.connection->status())) return false;
+  if (has_ended) link.reads.end_all();  // also of one that was left, and whose reads were awaited
   if (link.state == ServerLink::State::kLost) return true;
   spdlog::warn("worker {}: {}; {}", session_.options().rank, why,
                has_copies() ? "waits for a copy that takes its place" : "connects again");
@@ -135,7 +136,6 @@ bool Mending::lose(ServerLink& link, const std::string& why, bool has_ended) {
   link.lost_address = addresses_[link.server];
   link.next_attempt = transport::TimePoint::min();
   link.attempt = kAttempt;
-  if (has_ended) link.reads.end_all();
   // The checkpoint that it asks for fails with the link.
   std::erase_if(link.unsaid, [](const protocol::ControlMessage& message) {
     return std::holds_alternative<protocol::SaveRows>(message);
