@@ -28,7 +28,7 @@ class Configurations::Source final : public cluster::ConfigurationSource {
   }
   [[nodiscard]] TimePoint next_poll() const override {
     // As a store's client, which is woken by a socket.
-    return hears_at_ ? *hears_at_ : all_.now_() + std::chrono::milliseconds(1);
+    return hears_at_ && !is_cut_off() ? *hears_at_ : all_.now_() + std::chrono::milliseconds(1);
   }
   void expect_change() override {}
   void suspect(const std::string& address, const std::string& /*why*/) override {
@@ -37,8 +37,9 @@ class Configurations::Source final : public cluster::ConfigurationSource {
   void has_joined(const std::string& address) override { all_.has_joined(address); }
 
  private:
+  [[nodiscard]] bool is_cut_off() const { return is_cut_off_ != nullptr && *is_cut_off_; }
   void hear(TimePoint now) const {
-    if (is_cut_off_ != nullptr && *is_cut_off_) return;
+    if (is_cut_off()) return;
     all_.look();
     for (; known_ < all_.all_.size(); ++known_) {
       if (!hears_at_) hears_at_ = all_.all_[known_].at + (known_ == 0 ? Duration(0) : all_.some_time());
