@@ -24,7 +24,7 @@ namespace {
 constexpr auto kUsualInterval = std::chrono::milliseconds(50);
 constexpr auto kShortInterval = std::chrono::milliseconds(2);
 
-cluster::TimePoint now() {
+cluster::TimePoint this_moment() {
   return std::chrono::steady_clock::now();
 }
 
@@ -269,7 +269,7 @@ void HostsSuccession::take_first() {
           .execute(cluster::Transaction{.conditions = {},
                                         .puts = {{.key = cluster::kConfigurationKey, .value = value}},
                                         .deletes = {}},
-                   now())
+                   this_moment())
           .ok();
 }
 
@@ -281,7 +281,7 @@ absl::StatusOr<std::string> HostsSuccession::go_on_without(std::uint32_t rank, c
     if (found == ranks_[server].end()) continue;
     const auto copy = static_cast<std::uint32_t>(found - ranks_[server].begin());
     const absl::StatusOr<cluster::Configuration> next =
-        controller_.remove({.server = server, .copy = copy}, now());
+        controller_.remove({.server = server, .copy = copy}, this_moment());
     if (!next.ok()) return next.status();
     news_.dismiss(rank, why);
     news_.tell(cluster::encode(*next));
@@ -292,7 +292,7 @@ absl::StatusOr<std::string> HostsSuccession::go_on_without(std::uint32_t rank, c
 
 std::optional<HostsSuccession::Chains> HostsSuccession::chains() {
   take_first();
-  const std::optional<cluster::Controller::Chains> known = controller_.chains(now());
+  const std::optional<cluster::Controller::Chains> known = controller_.chains(this_moment());
   if (!known) return std::nullopt;
   Chains chains{.number = known->number, .servers = {}};
   for (const std::vector<cluster::Controller::Copy>& copies : known->servers) {
