@@ -73,7 +73,7 @@ struct TlsCalls {
 
   /// The socket as a stream of OpenSSL's. Its own would raise SIGPIPE when the peer is gone.
   static BIO_METHOD* stream_method() {
-    static BIO_METHOD* const method = [] {
+    static BIO_METHOD* const kMethod = [] {
       BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "verbena socket");
       if (made == nullptr) return made;
       BIO_meth_set_write(made, write);
@@ -82,7 +82,7 @@ struct TlsCalls {
       BIO_meth_set_create(made, create);
       return made;
     }();
-    return method;
+    return kMethod;
   }
 
   /// The pre-shared key, in the form in which OpenSSL wants it. nullptr: there is no memory for it.
