@@ -944,11 +944,11 @@ bool Server::release_inbox(Peer& peer) {
   // Acquire: pairs with the lane's release; its reads of the message come before our reuse of the space.
   while (!peer.in_inbox.empty() && peer.in_inbox.front().users.load(std::memory_order_acquire) == 0) {
     peer.in_inbox.pop_front();
-    if (!peer.left) peer.inbox->release();
+    // What this copy has dropped is not acknowledged, and release() does that now and then.
+    if (!peer.left && !peer.closed) peer.inbox->release();
     released = true;
   }
   if (peer.closed) {
-    // What this copy has dropped is not acknowledged.
     peer.owes_credit = false;
   } else if (peer.is_predecessor) {
     peer.owes_credit = peer.inbox && !peer.inbox->return_all_credit();  // it waits for it
