@@ -60,6 +60,12 @@ class NetworkRendezvousTest : public ::testing::Test {
       std::this_thread::sleep_for(milliseconds(1));
     EXPECT_EQ(ends(), count);
   }
+  /// What a process does that is there, and meets the others, and no more.
+  void wait_as(std::uint32_t rank, std::uint32_t size) {
+    const Joined mine = join(rank, size);
+    if (!mine.ok() || !fence(**mine).ok()) ::_exit(1);
+    ::pause();
+  }
   /// All of them meet.
   static void meet(const std::vector<NetworkRendezvous*>& processes) {
     std::vector<std::thread> meeting;
@@ -206,11 +212,7 @@ class Mortal {
 };
 
 TEST_F(NetworkRendezvousTest, WhenAProcessDiesTheOthersEnd) {
-  Mortal second([&] {
-    const Joined mine = join(1, 3);
-    if (!mine.ok() || !fence(**mine).ok()) ::_exit(1);
-    ::pause();
-  });
+  Mortal second([&] { wait_as(1, 3); });
   const Joined host = join(0, 3);
   const Joined third = join(2, 3);
   ASSERT_TRUE(host.ok() && third.ok());
@@ -224,11 +226,7 @@ TEST_F(NetworkRendezvousTest, WhenAProcessDiesTheOthersEnd) {
 }
 
 TEST_F(NetworkRendezvousTest, WhenRankZeroDiesTheOthersEnd) {
-  Mortal first([&] {
-    const Joined mine = join(0, 2);
-    if (!mine.ok() || !fence(**mine).ok()) ::_exit(1);
-    ::pause();
-  });
+  Mortal first([&] { wait_as(0, 2); });
   const Joined second = join(1, 2);
   ASSERT_TRUE(second.ok()) << second.status();
   ASSERT_TRUE(fence(**second).ok());
@@ -321,11 +319,7 @@ TEST_F(NetworkRendezvousTest, RankZeroTellsNewsAndHearsWords) {
 }
 
 TEST_F(NetworkRendezvousTest, TheEndOfOneThatIsOutlivedIsTold) {
-  Mortal second([&] {
-    const Joined mine = join(1, 3);
-    if (!mine.ok() || !fence(**mine).ok()) ::_exit(1);
-    ::pause();
-  });
+  Mortal second([&] { wait_as(1, 3); });
   const Joined host = join(0, 3);
   const Joined third = join(2, 3);
   ASSERT_TRUE(host.ok() && third.ok());

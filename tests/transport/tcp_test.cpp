@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -812,6 +813,27 @@ TEST_F(TlsTest, KeysAreReplacedWhileBytesTravel) {
     EXPECT_EQ(std::get<std::string>(carry(round % 2, text)), text);
     EXPECT_EQ(std::get<std::string>(carry(round % 2, "a word")), "a word");
   }
+}
+
+/// What says so is a record of its own, before the next one.
+TEST_F(TlsTest, AKeyIsForSoManyRecords) {
+  begin(key_, key_, 3);
+  EXPECT_EQ(std::get<std::string>(carry(0, "one")), "one");
+  const auto waiting = [&] {
+    int bytes = 0;
+    EXPECT_EQ(::ioctl(sockets_[1].get(), FIONREAD, &bytes), 0);
+    return bytes;
+  };
+  std::string word = "a word";
+  const std::array<iovec, 1> parts = {iovec{.iov_base = word.data(), .iov_len = word.size()}};
+  std::vector<int> sent;
+  for (int i = 0; i < 6; ++i) {
+    const int before = waiting();
+    ASSERT_EQ(ends_[0]->send(parts), std::ssize(word));
+    sent.push_back(waiting() - before);
+  }
+  const int shortest = *std::ranges::min_element(sent);
+  EXPECT_EQ(std::ranges::count_if(sent, [&](int bytes) { return bytes > shortest; }), 2);
 }
 
 TEST_F(TlsTest, WhoHasAnotherKeyHearsNothing) {

@@ -36,14 +36,8 @@ class Channel {
   /// From here on receive() takes bytes from the socket: until it has none, or take_no_more() is called. Some
   /// may have left the socket that receive() has not returned yet, and of these nothing else tells. So it
   /// must be called until it returns none.
-  void begin_receiving() {
-    may_take_ = true;
-    if (tls_ != nullptr) tls_->may_take(true);
-  }
-  void take_no_more() {
-    may_take_ = false;
-    if (tls_ != nullptr) tls_->may_take(false);
-  }
+  void begin_receiving() { set_may_take(true); }
+  void take_no_more() { set_may_take(false); }
   /// As receive() of socket.hpp; −EAGAIN if it may not take more.
   std::ptrdiff_t receive(std::span<std::byte> bytes);
   /// As send() of socket.hpp: the parts one after the other. What begins the bytes of a call that returned
@@ -62,8 +56,16 @@ class Channel {
   }
 
  private:
+  void set_may_take(bool may) {
+    if (tls_ != nullptr) {
+      tls_->may_take(may);
+    } else {
+      may_take_ = may;
+    }
+  }
+
   base::FileDescriptor socket_;
-  bool may_take_ = true;
+  bool may_take_ = false;     ///< without TLS, which knows it by itself
   std::unique_ptr<Tls> tls_;  ///< nullptr: bytes travel as they are
 };
 

@@ -29,6 +29,7 @@ TEST(ShareOutTest, WhatIsLeftOpenIsChosen) {
     std::optional<std::uint32_t> workers;
     std::uint32_t expected_servers;
     std::uint32_t expected_workers;
+    std::uint32_t replicas = 0;
   };
   for (const Case& one : std::vector<Case>{{2, {}, {}, 1, 1},
                                            {3, {}, {}, 1, 2},
@@ -36,8 +37,15 @@ TEST(ShareOutTest, WhatIsLeftOpenIsChosen) {
                                            {9, {}, {}, 4, 5},
                                            {4, 1, {}, 1, 3},
                                            {4, {}, 1, 3, 1},
-                                           {4, 3, 1, 3, 1}}) {
+                                           {4, 3, 1, 3, 1},
+                                           {3, {}, {}, 1, 1, 1},
+                                           {4, {}, {}, 1, 2, 1},
+                                           {8, {}, {}, 2, 4, 1},
+                                           {9, {}, {}, 2, 5, 1},
+                                           {7, 2, {}, 2, 3, 1},
+                                           {7, {}, 3, 2, 3, 1}}) {
     RunOptions run = given(one.servers, one.workers);
+    run.job.replicas = one.replicas;
     EXPECT_TRUE(share_out(one.size, run).ok()) << one.size;
     EXPECT_EQ(run.job.servers, one.expected_servers) << one.size;
     EXPECT_EQ(run.job.workers, one.expected_workers) << one.size;
@@ -56,32 +64,6 @@ TEST(ShareOutTest, WhatDoesNotComeOutIsAnError) {
   RunOptions baseline;
   baseline.baseline = true;
   EXPECT_THAT(std::string(share_out(2, baseline).message()), HasSubstr("--baseline is one process"));
-}
-
-TEST(ShareOutTest, CopiesAreProcesses) {
-  struct Case {
-    std::uint32_t size;
-    std::optional<std::uint32_t> servers;
-    std::optional<std::uint32_t> workers;
-    std::uint32_t expected_servers;
-    std::uint32_t expected_workers;
-  };
-  for (const Case& one : std::vector<Case>{{3, {}, {}, 1, 1},
-                                           {4, {}, {}, 1, 2},
-                                           {8, {}, {}, 2, 4},
-                                           {9, {}, {}, 2, 5},
-                                           {7, 2, {}, 2, 3},
-                                           {7, {}, 3, 2, 3}}) {
-    RunOptions run = given(one.servers, one.workers);
-    run.job.replicas = 1;
-    EXPECT_TRUE(share_out(one.size, run).ok()) << one.size;
-    EXPECT_EQ(run.job.servers, one.expected_servers) << one.size;
-    EXPECT_EQ(run.job.workers, one.expected_workers) << one.size;
-  }
-  RunOptions odd = given({}, 2);
-  odd.job.replicas = 1;
-  EXPECT_THAT(std::string(share_out(7, odd).message()),
-              HasSubstr("7 processes were started, which cannot be 2 servers with 1 more copies each and 2"));
 }
 
 TEST(OwnServerTest, IsOnTheWorkersHost) {
