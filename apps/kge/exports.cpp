@@ -15,6 +15,7 @@
 #include "apps/data/array_files.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/divergence.hpp"
+#include "apps/options/choice_names.hpp"
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
@@ -243,17 +244,11 @@ absl::Status check_finite(const std::string& prefix, const ExportedRows& part) {
 }  // namespace
 
 std::string_view to_string(EmbeddingFormat format) {
-  for (const auto& [one, name] : kFormats) {
-    if (one == format) return name;
-  }
-  return "";
+  return name_of(kFormats, format);
 }
 
 std::optional<EmbeddingFormat> parse_embedding_format(std::string_view name) {
-  for (const auto& [format, its_name] : kFormats) {
-    if (its_name == name) return format;
-  }
-  return std::nullopt;
+  return choice_of(kFormats, name);
 }
 
 std::vector<std::string> files_of(const std::string& prefix, EmbeddingFormat format, Model model) {

@@ -19,6 +19,7 @@
 #include "apps/data/random.hpp"
 #include "apps/divergence.hpp"
 #include "apps/enough_memory.hpp"
+#include "apps/options/choice_names.hpp"
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
@@ -289,17 +290,11 @@ std::size_t most_dimension(Model model) {
 }
 
 std::string_view to_string(Model model) {
-  for (const auto& [one, name] : kModels) {
-    if (one == model) return name;
-  }
-  return "";
+  return name_of(kModels, model);
 }
 
 std::optional<Model> parse_model(std::string_view name) {
-  for (const auto& [model, its_name] : kModels) {
-    if (its_name == name) return model;
-  }
-  return std::nullopt;
+  return choice_of(kModels, name);
 }
 
 std::string entities_path(const std::string& prefix) {

@@ -6,6 +6,7 @@
 
 #include "apps/data/array_files.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/options/choice_names.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps::mf {
@@ -50,17 +51,11 @@ void write_names(OutputFile& file, const std::vector<std::string>& names) {
 }  // namespace
 
 std::string_view to_string(FactorFormat format) {
-  for (const auto& [one, name] : kFormats) {
-    if (one == format) return name;
-  }
-  return "";
+  return name_of(kFormats, format);
 }
 
 std::optional<FactorFormat> parse_factor_format(std::string_view name) {
-  for (const auto& [format, its_name] : kFormats) {
-    if (its_name == name) return format;
-  }
-  return std::nullopt;
+  return choice_of(kFormats, name);
 }
 
 std::vector<std::string> files_of(const std::string& prefix, FactorFormat format, bool has_biases) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "apps/data/array_files.hpp"
+#include "apps/options/choice_names.hpp"
 
 namespace verbena::apps::word2vec {
 namespace {
@@ -19,10 +20,7 @@ constexpr std::string_view kWordsEnding = ".words.txt";
 }  // namespace
 
 std::string_view to_string(VectorFormat format) {
-  for (const auto& [one, name] : kFormats) {
-    if (one == format) return name;
-  }
-  return "";
+  return name_of(kFormats, format);
 }
 
 std::optional<VectorFormat> parse_format(std::string_view name, std::string_view path) {
@@ -31,10 +29,7 @@ std::optional<VectorFormat> parse_format(std::string_view name, std::string_view
     if (path.ends_with(kNpyEnding)) return VectorFormat::kNpy;
     return path.ends_with(kSafetensorsEnding) ? VectorFormat::kSafetensors : VectorFormat::kText;
   }
-  for (const auto& [format, its_name] : kFormats) {
-    if (its_name == name) return format;
-  }
-  return std::nullopt;
+  return choice_of(kFormats, name);
 }
 
 std::vector<std::string> files_of(const std::string& path, VectorFormat format) {
