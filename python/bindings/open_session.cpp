@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -194,9 +195,13 @@ void OpenSession::end(const std::string& why_given_up) {
 OpenSession::~OpenSession() {
   if (!is_open()) return;
   py::error_scope others;  // what is raised where the last reference goes away
-  if (process_ == process_number()) session_->take_over();
-  end({});
-  if (PyErr_Occurred() != nullptr) PyErr_WriteUnraisable(nullptr);
+  try {
+    if (process_ == process_number()) session_->take_over();
+    end({});
+    if (PyErr_Occurred() != nullptr) PyErr_WriteUnraisable(nullptr);
+  } catch (const std::exception& error) {  // who drops a reference expects none
+    PySys_FormatStderr("verbena: a session that was not closed: %s\n", error.what());
+  }
 }
 
 void OpenSession::close_all(const std::string& why_given_up) {

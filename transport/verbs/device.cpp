@@ -84,7 +84,7 @@ bool is_ipv4(const ibv_gid& gid) {
   return IN6_IS_ADDR_V4MAPPED(&as_ipv6(gid)) != 0;
 }
 
-std::string text_of(const ibv_gid& gid) {
+std::string gid_text(const ibv_gid& gid) {
   char text[INET6_ADDRSTRLEN] = "";
   if (is_ipv4(gid)) {
     ::inet_ntop(AF_INET, gid.raw + 12, text, sizeof(text));
@@ -109,7 +109,7 @@ void query_gids(const VerbsApi& api, ibv_context* context, int table_length, Ver
     if (api.query_gid(context, port.number, position, &entry, 0, sizeof(entry)) != 0) continue;
     port.gids.push_back({.index = position,
                          .type = gid_type_name(entry.gid_type),
-                         .text = text_of(entry.gid),
+                         .text = gid_text(entry.gid),
                          .interface = interface_name(entry.ndev_ifindex)});
     const bool usable =
         entry.gid_type == IBV_GID_TYPE_ROCE_V2 && IN6_IS_ADDR_LINKLOCAL(&as_ipv6(entry.gid)) == 0;
