@@ -75,6 +75,7 @@ bool Chain::poll() {
   // Without what it was answered, which may wait to be sent, it cannot take records.
   follower_knows_ |= follower_ != nullptr && follower_->control.empty();
   bool worked = follower_knows_ && (follower_wants_image_ ? send_image() : log_.send());
+  if (log_.is_held() && have_all_come()) log_.release();
   while (std::optional<WorkerMessage> record = log_.take()) {
     worked = true;
     Peer& worker = *record->worker;
@@ -186,7 +187,17 @@ void Chain::adopt(const cluster::Configuration& newest) {
     waits_since_ = transport_.now();
     waits_for_ = fmt::format("the copy at {}", after);
   }
-  if (before.empty() && !std::exchange(serves_, true)) host_.serve();
+  if (before.empty() && !std::exchange(serves_, true)) serve();
+}
+
+void Chain::serve() {
+  if (!source_->ends_who_is_left_out() && host_.acknowledges_at_once()) log_.hold();
+  host_.serve();
+}
+
+bool Chain::have_all_come() const {
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [](const Peer* worker) { return worker->left || worker->pid != 0; });
 }
 
 void Chain::connect() {

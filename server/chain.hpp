@@ -7,6 +7,12 @@
 //
 // Who follows hears nothing of workers but through the log. When a configuration makes it the first of the
 // chain, it serves: workers come back to it, and say again what has not counted (Hello::is_back).
+//
+// The one that it has followed may go on all the same (ConfigurationSource::ends_who_is_left_out()), and
+// workers that have not heard of the configuration may read there. Under models whose reads wait for clocks
+// they find all that their clocks promise. Under those that promise what others were told of (sequential,
+// vap), nobody must be told of anything that is not there: so what workers say to this copy counts only when
+// all of them have come to it, for a worker has ended its reads elsewhere before it comes.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +51,8 @@ class Chain {
     /// A record counts.
     virtual absl::Status go_by(const WorkerMessage& record) = 0;
     virtual void serve() = 0;  ///< from now on this copy serves
+    /// A table promises its readers what others were told of.
+    [[nodiscard]] virtual bool acknowledges_at_once() const = 0;
     virtual void fail(const absl::Status& because) = 0;
     /// Another copy has this one's place. It ends without a word: to those who do not know that yet it would
     /// sound as if the job had failed.
@@ -97,6 +105,8 @@ class Chain {
   void watch_follower(transport::TimePoint now);
   void check_patience(transport::TimePoint now);
   void lose_follower();
+  void serve();
+  [[nodiscard]] bool have_all_come() const;
   bool send_image();
   absl::Status on_piece(const protocol::LogRecord& piece);
 

@@ -94,6 +94,7 @@ bool Log::send() {
 std::optional<WorkerMessage> Log::take() {
   if (records_.empty()) return std::nullopt;
   Entry& first = records_.front();
+  if (held_after_ && first.number > *held_after_) return std::nullopt;
   if (has_follower_) {
     const bool is_there =
         sender_ != nullptr && sent_ > 0 && first.end <= sender_->ring().delivered_position();
@@ -114,6 +115,7 @@ void Log::drop() {
   records_.clear();
   sent_ = 0;
   has_follower_ = false;
+  held_after_.reset();
   is_dropped_ = true;
 }
 

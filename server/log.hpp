@@ -17,6 +17,8 @@
 //     the order, and does not travel.
 //  4. If the follower is gone, nothing more counts until a configuration says who is in the chain now: the
 //     follower might have been made the first.
+//  5. Where the server that was followed may go on, and be read, the log may be held: what is new counts only
+//     when nobody reads there any more (chain.hpp).
 #pragma once
 
 #include <cstddef>
@@ -75,8 +77,8 @@ class LogSender {
 /// Thread safety: belongs to the transport's thread.
 class Log {
  public:
-  /// A chain without followers needs no log: records count at once.
-  [[nodiscard]] bool is_needed() const { return has_follower_ || !records_.empty(); }
+  /// A chain without followers needs no log, unless it is held: records count at once.
+  [[nodiscard]] bool is_needed() const { return has_follower_ || is_held() || !records_.empty(); }
   /// The chain has a follower, or has none. As long as it has one that has not come yet, nothing counts.
   void expect_follower(bool has_one) { has_follower_ = has_one; }
   /// This copy has an image with so many records. REQUIRES: there were none
@@ -94,6 +96,11 @@ class Log {
   absl::Status follow(LogSender* sender, std::uint64_t records);
   /// It is gone.
   void lose_follower() { sender_ = nullptr; }
+
+  /// No record after those that there are counts until release().
+  void hold() { held_after_ = records(); }
+  void release() { held_after_.reset(); }
+  [[nodiscard]] bool is_held() const { return held_after_.has_value(); }
 
   /// Sends what there is room for; true if anything was sent.
   bool send();
@@ -118,6 +125,7 @@ class Log {
   std::size_t sent_ = 0;     ///< so many of records_ are sent, or need not be
   bool has_follower_ = false;
   bool is_dropped_ = false;
+  std::optional<std::uint64_t> held_after_;  ///< the number of the last record that may count
   LogSender* sender_ = nullptr;
 };
 

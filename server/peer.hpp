@@ -76,7 +76,7 @@ struct Peer {
   /// here count, or those of the process whose place it takes.
   std::optional<protocol::Hello> hello;
   std::optional<protocol::Welcome> welcome;  ///< that it is to be sent
-  std::uint32_t pid = 0;                     ///< of a worker, once it has connected
+  std::uint32_t pid = 0;                     ///< of a worker, once it has connected to this copy
   std::uint32_t comes_as = 0;                ///< the incarnation of the connection, which may not count yet
   /// Of a worker that is gone without a goodbye, or silent (absences.hpp).
   struct Absence {

@@ -350,6 +350,13 @@ absl::Status Server::take_back(Peer& worker) {
   return absl::OkStatus();
 }
 
+bool Server::acknowledges_at_once() const {
+  return std::any_of(shards_.begin(), shards_.end(), [](const std::unique_ptr<TableShard>& shard) {
+    const FixedShard* const fixed = shard->for_lanes();
+    return fixed != nullptr && fixed->rules.acknowledges_at_once();
+  });
+}
+
 /// A configuration says that this copy serves from now on.
 void Server::serve() {
   serves_since_ = transport_.now();
@@ -524,13 +531,6 @@ absl::Status Server::check_copies(TableShard& shard) const {
     return absl::UnimplementedError(
         fmt::format("table \"{}\": rows go at other moments on each copy of a server, unless the "
                     "consistency model is bsp or a-bsp",
-                    table.name));
-  }
-  if (fixed->rules.acknowledges_at_once() && !options_.configuration->ends_who_is_left_out()) {
-    return absl::UnimplementedError(
-        fmt::format("table \"{}\": a server that has been left out may still be read, which its consistency "
-                    "model allows only with leases, which there are not: open it under one whose reads wait "
-                    "for clocks, or run without copies of servers",
                     table.name));
   }
   return absl::OkStatus();

@@ -163,6 +163,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   }
   absl::Status go_by(const WorkerMessage& record) override;
   void serve() override;
+  [[nodiscard]] bool acknowledges_at_once() const override;
   void fail(const absl::Status& because) override;
   void step_aside(const absl::Status& because) override;
   void forget_image() override { lane_images_.reset(); }

@@ -133,7 +133,6 @@ int ClusterProcess::run() {
         "does, with --resume-from and the newest checkpoint");
   }
   if (verdict.ok() && cluster_.rendezvous.news() == nullptr) verdict = check_no_replicas(run_.job);
-  if (verdict.ok()) verdict = check_replicas_on_hosts(run_.job);
   if (verdict.ok() && leads()) verdict = check_all(application_, run_);
   if (verdict.ok() && leads()) verdict = check_resume_in_cluster(run_.job, application_, options_);
   absl::Status status = meet(std::move(verdict));

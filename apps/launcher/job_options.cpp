@@ -472,17 +472,6 @@ absl::Status check_no_replicas(const JobOptions& options) {
       "each other by --addresses or --job, or for a program of yours");
 }
 
-absl::Status check_replicas_on_hosts(const JobOptions& options) {
-  const absl::StatusOr<ConsistencyModel> model = parse_consistency(options.consistency);
-  if (options.replicas == 0 || !model.ok() || !consistency::rules_of(*model).acknowledges_at_once())
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
-      "--replicas: not under {} with --rendezvous: on another host, a server that is taken for dead "
-      "may go on, and its rows may be read, which {} allows only with leases, which there are not; "
-      "expected bsp, a-bsp, ssp, essp, bounded-delay or asp",
-      options.consistency, options.consistency));
-}
-
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here) {
   const SessionOptions session;
   const std::uint64_t inboxes = std::uint64_t{servers_here} * options.total_workers() * session.inbox_bytes;

@@ -108,9 +108,6 @@ inline constexpr const char* kProcessOptions = "Processes";  ///< their group in
 absl::Status check(const JobOptions& options);
 /// INVALID_ARGUMENT if servers are to have copies. For jobs that are started in ways that do not know them.
 absl::Status check_no_replicas(const JobOptions& options);
-/// INVALID_ARGUMENT if they are, and the consistency model does not allow it where nobody can end a process
-/// that is taken for dead. REQUIRES: the model is decided.
-absl::Status check_replicas_on_hosts(const JobOptions& options);
 /// INVALID_ARGUMENT if the buffers of so many of the job's server and worker processes do not fit into this
 /// host's memory.
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here);

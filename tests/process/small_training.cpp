@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "tests/temporary_folder.hpp"
 
@@ -84,6 +85,16 @@ std::vector<std::string> SmallTrainingTest::model(const std::string& output) con
   for (const std::string& end : GetParam().models)
     files.push_back(verbena::testing::contents(folder_.path(output + end)));
   return files;
+}
+
+int SmallTrainingTest::tokens(const std::string& output) const {
+  std::istringstream words(model(output).front());
+  int tokens = 0;
+  for (std::string word; std::getline(words, word);) {
+    for (std::size_t at = word.find(':'); at != std::string::npos; at = word.find(':', at + 1))
+      tokens += std::stoi(word.substr(at + 1));
+  }
+  return tokens;
 }
 
 }  // namespace verbena::process_test

@@ -43,6 +43,10 @@ class SmallTrainingTest : public ::testing::TestWithParam<SmallTraining> {
                                                const std::string& consistency = "bsp") const;
   /// What that one has written, byte for byte; "" of a file that is not there.
   [[nodiscard]] std::vector<std::string> model(const std::string& output = "model") const;
+  /// Of lda: the sum of its counts. Each token has one topic, so these are kTokens, if each update has
+  /// counted once, and no worker has seen less than what others were told of.
+  [[nodiscard]] int tokens(const std::string& output = "model") const;
+  static constexpr int kTokens = 300;
 
   Chance chance_;
   verbena::testing::TemporaryFolder folder_;

@@ -42,7 +42,7 @@ class Configurations::Source final : public cluster::ConfigurationSource {
     if (is_cut_off()) return;
     all_.look();
     for (; known_ < all_.all_.size(); ++known_) {
-      if (!hears_at_) hears_at_ = all_.all_[known_].at + (known_ == 0 ? Duration(0) : all_.some_time());
+      if (!hears_at_) hears_at_ = all_.all_[known_].at + (known_ == 0 ? Duration(0) : all_.time_of_news());
       if (now < *hears_at_) return;
       hears_at_.reset();
     }
@@ -57,6 +57,12 @@ class Configurations::Source final : public cluster::ConfigurationSource {
 
 Duration Configurations::some_time() {
   return Duration(random_() % (static_cast<std::uint64_t>(slowest_.count()) + 1));
+}
+
+/// Where others may go on without it, some hear of it long before others.
+Duration Configurations::time_of_news() {
+  const Duration time = some_time();
+  return !ends_who_is_left_out_ && random_() % 2 == 0 ? time / 64 : time;
 }
 
 /// Takes what is new in the store.

@@ -61,6 +61,7 @@ class Configurations {
   void admit();
   void decide(std::uint64_t number);
   [[nodiscard]] Duration some_time();
+  Duration time_of_news();
 
   std::mt19937_64 random_;
   const Duration slowest_;

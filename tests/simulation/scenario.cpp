@@ -515,18 +515,9 @@ Scenario make_repair(std::uint64_t seed) {
 }
 
 /// A scenario of failover on several hosts, where nobody can tell a process that is gone from one that is
-/// stopped or cannot be reached; under models for which the clock is the fence.
+/// stopped or cannot be reached.
 Scenario make_hosts(std::uint64_t seed) {
-  const auto needs_leases = [](const auto& table) {
-    return consistency::rules_of(table.model).acknowledges_at_once();
-  };
-  Scenario scenario;
-  for (std::uint64_t other = seed;; other += 1'000'003) {
-    scenario = make_failover(other);
-    std::erase_if(scenario.tables, needs_leases);
-    std::erase_if(scenario.row_tables, needs_leases);
-    if (scenario.churn || !scenario.tables.empty() || !scenario.row_tables.empty()) break;
-  }
+  Scenario scenario = make_failover(seed);
   std::mt19937_64 random(seed + 0x405f5);
   scenario.left_behind = true;
   scenario.network.connections_may_break = !scenario.network.mapped && chance(random, 0.7);
