@@ -182,14 +182,7 @@ std::string bench_report(const bench::Circumstances& circumstances, const Proven
   if (!results.empty()) cards += figures_card(results);
   cards += yardsticks_card(circumstances, results) + crossovers_card(crossovers) +
            what_card(operations, !crossovers.empty(), bench::all_notes(circumstances));
-  const std::string device =
-      circumstances.device.empty()
-          ? std::string()
-          : fmt::format(", {}, path MTU {}", circumstances.device, circumstances.mtu_bytes);
-  return html_page(
-      "verbena bench", "bench",
-      fmt::format("{}{}; the other side: {}", circumstances.transport, device, circumstances.other_side),
-      made, cards + "</div>\n");
+  return html_page("verbena bench", "bench", bench::place_text(circumstances), made, cards + "</div>\n");
 }
 
 }  // namespace verbena::apps

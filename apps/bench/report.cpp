@@ -177,6 +177,15 @@ nlohmann::json result_json(const Circumstances& circumstances, const Result& res
 
 }  // namespace
 
+std::string place_text(const Circumstances& circumstances) {
+  const std::string device =
+      circumstances.device.empty()
+          ? std::string()
+          : fmt::format(", {}, path MTU {}", circumstances.device, circumstances.mtu_bytes);
+  return fmt::format("{}{}{}; the other side: {}", circumstances.transport, device,
+                     circumstances.encrypted ? ", encrypted" : "", circumstances.other_side);
+}
+
 std::string time_text(double nanoseconds) {
   if (nanoseconds < 1e3) return fmt::format("{:.1f} ns", nanoseconds);
   if (nanoseconds < 1e6) return fmt::format("{:.2f} us", nanoseconds / 1e3);
@@ -262,11 +271,7 @@ bool Result::keeps(const Yardstick& yardstick) const {
 
 std::string to_table(const Circumstances& circumstances, const std::vector<Result>& results,
                      const std::vector<GatherCrossover>& crossovers) {
-  std::string text = circumstances.transport;
-  if (!circumstances.device.empty()) {
-    text += fmt::format(", {}, path MTU {}", circumstances.device, circumstances.mtu_bytes);
-  }
-  text += fmt::format("; the other side: {}\n", circumstances.other_side);
+  std::string text = place_text(circumstances) + "\n";
   if (!results.empty()) text += "\n" + figures_table(results);
   const bool compared = std::any_of(results.begin(), results.end(),
                                     [](const Result& result) { return !result.yardsticks.empty(); });
@@ -300,6 +305,7 @@ nlohmann::json to_json(const Circumstances& circumstances, const std::vector<Res
   nlohmann::json json{{"kind", "bench"},
                       {"schema", 2},
                       {"transport", circumstances.transport},
+                      {"encrypted", circumstances.encrypted},
                       {"other_side", circumstances.other_side},
                       {"notes", all_notes(circumstances)},
                       {"cores_shared", !circumstances.shared_cores.empty()},

@@ -90,11 +90,14 @@ struct Circumstances {
   std::string transport;        ///< its scheme
   std::string device = {};      ///< device and port, such as "rxe0 port 1"; empty for shared memory
   std::uint32_t mtu_bytes = 0;  ///< MTU of the path; 0 if there is no device
+  bool encrypted = false;       ///< what travels, by TLS
   std::string other_side = {};  ///< where the other side ran
   std::vector<std::string> notes = {};
   std::string shared_cores = {};  ///< why no budget is judged (cores.hpp); empty: budgets are judged
 };
 
+/// "tcp, encrypted; the other side: node2:7000"
+[[nodiscard]] std::string place_text(const Circumstances& circumstances);
 /// A time, a size and a rate in readable form.
 [[nodiscard]] std::string time_text(double nanoseconds);
 [[nodiscard]] std::string size_text(std::size_t bytes);

@@ -28,6 +28,10 @@ constexpr std::string_view kTailNames[] = {"tail",    "t",   "object", "obj",   
 /// fewer relations than entities.
 constexpr std::size_t kFewTriples = 20;
 constexpr std::size_t kManyTimes = 4;
+/// If several divide equally many lines into three, the first one is taken.
+constexpr std::array<Separator, 4> kTripleSeparators = {
+    {{"\t", "tabs"}, {"|", "\"|\""}, {",", "commas", true}, {";", "semicolons", true}}};
+constexpr Separator kBetweenNumbers = {"", "blanks"};
 
 using Names = absl::flat_hash_set<std::string>;
 
@@ -44,7 +48,7 @@ struct Column {
 
   Names names;
   std::size_t changes = 0;  ///< lines that have another name than the line before
-  std::string_view last;
+  std::string last;
 };
 using Columns = std::array<Column, kTripleColumns>;
 
@@ -92,6 +96,25 @@ std::optional<std::size_t> relation_column(const Columns& columns, std::size_t t
   return found;
 }
 
+/// The one that divides most lines into three.
+Separator separator_of(std::span<const std::string> lines) {
+  TripleLayout best;
+  std::size_t most = 0;
+  SplitLine parts;
+  TripleFields fields;
+  for (const Separator& separator : kTripleSeparators) {
+    const TripleLayout layout{.separator = separator};
+    const auto divided =
+        static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(), [&](const std::string& line) {
+          return layout.split(line, parts, fields);
+        }));
+    if (divided > most) best = layout;
+    most = std::max(most, divided);
+    if (most == lines.size()) break;
+  }
+  return best.separator;
+}
+
 TripleOrder with_relation_in(std::size_t column) {
   switch (column) {
     case 0:
@@ -108,20 +131,17 @@ TripleOrder with_relation_in(std::size_t column) {
 std::string TripleLayout::description() const {
   std::array<std::string_view, kTripleColumns> names;
   for (std::size_t part = 0; part < kTripleColumns; ++part) names[order[part]] = kParts[part];
-  const std::string_view between = count.has_value() ? " " : "<TAB>";
+  const std::string_view between = separator.text.empty()   ? " "
+                                   : separator.text == "\t" ? "<TAB>"
+                                                            : separator.text;
   return fmt::format("{}{}{}{}{}", names[0], between, names[1], between, names[2]);
 }
 
-bool TripleLayout::split(std::string_view line, TripleFields& fields) const {
-  if (count.has_value()) {
-    for (std::string_view& field : fields) field = next_field(line);
-    return !fields.back().empty() && next_field(line).empty();
-  }
-  for (std::size_t n = 0; n < kTripleColumns; ++n) {
-    const std::size_t end = line.find('\t');
-    if ((end == std::string_view::npos) != (n + 1 == kTripleColumns)) return false;
-    fields[n] = line.substr(0, end);
-    if (end != std::string_view::npos) line.remove_prefix(end + 1);
+bool TripleLayout::split(std::string_view line, SplitLine& parts, TripleFields& fields) const {
+  if (!parts.split(line, separator) || parts.count() != kTripleColumns) return false;
+  std::ranges::copy(parts.fields(), fields.begin());
+  if (separator.text != kTripleSeparators.front().text) {
+    for (std::string_view& field : fields) field = trimmed(field);
   }
   return true;
 }
@@ -130,11 +150,13 @@ TripleLayout find_triple_layout(std::span<const std::string> first_lines, const 
   TripleLayout layout = usual;
   layout.has_header = false;
   layout.count.reset();
+  layout.separator = separator_of(first_lines);
   if (first_lines.empty()) return layout;
   std::string_view first = first_lines.front();
   if (const std::optional<std::uint64_t> count = base::parse_decimal<std::uint64_t>(next_field(first));
       count && is_all_blank(first)) {
     layout.count = count;
+    layout.separator = kBetweenNumbers;
     if (usual.told_by.empty()) {
       layout.order = with_relation_in(2);
       layout.told_by = "by the number of triples in the first line, as OpenKE has it";
@@ -143,13 +165,14 @@ TripleLayout find_triple_layout(std::span<const std::string> first_lines, const 
   }
   Columns columns;
   std::size_t triples = 0;
+  SplitLine parts;
   TripleFields fields;
   for (const std::string& line : first_lines.subspan(1)) {
-    if (!layout.split(line, fields)) continue;
+    if (!layout.split(line, parts, fields)) continue;
     for (std::size_t n = 0; n < kTripleColumns; ++n) columns[n].add(fields[n]);
     ++triples;
   }
-  if (layout.split(first_lines.front(), fields)) {
+  if (layout.split(first_lines.front(), parts, fields)) {
     const std::optional<TripleOrder> named = order_by_header(fields);
     const bool comes_again = std::any_of(fields.begin(), fields.end(), [&](std::string_view field) {
       return std::any_of(columns.begin(), columns.end(),

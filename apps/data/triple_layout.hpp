@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "apps/data/separated_fields.hpp"
+
 namespace verbena::apps {
 
 inline constexpr std::size_t kTripleColumns = 3;
@@ -18,19 +20,21 @@ using TripleOrder = std::array<std::size_t, kTripleColumns>;
 
 struct TripleLayout {
   TripleOrder order = {0, 1, 2};
-  std::string_view told_by;  ///< for people; empty: it is the usual order
+  std::string_view told_by = {};  ///< for people; empty: it is the usual order
   bool has_header = false;
-  std::optional<std::uint64_t>
-      count;  ///< the first line says how many follow, as OpenKE has it; fields are between blanks
+  /// The first line says how many follow, as OpenKE has it.
+  std::optional<std::uint64_t> count = std::nullopt;
+  Separator separator = {"\t", "tabs"};
 
   /// "head<TAB>relation<TAB>tail"
   [[nodiscard]] std::string description() const;
-  /// Returns false if there are not three fields.
-  [[nodiscard]] bool split(std::string_view line, TripleFields& fields) const;
+  /// Returns false if there are not three fields. They are valid until `parts` is used again.
+  [[nodiscard]] bool split(std::string_view line, SplitLine& parts, TripleFields& fields) const;
 };
 
-/// Finds the layout by a header, by a first line with the number of triples, or by what is in the columns of
-/// all these lines. `usual`: the order if nothing tells another one.
+/// Finds the order by a header, by a first line with the number of triples, or by what is in the columns of
+/// all these lines; and what separates the columns: tabs, bars, commas, semicolons, or, behind a number of
+/// triples, blanks. `usual`: the order if nothing tells another one.
 TripleLayout find_triple_layout(std::span<const std::string> first_lines, const TripleLayout& usual = {});
 
 /// So many lines are enough to find the layout.

@@ -2,50 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "apps/data/fields.hpp"
 #include "apps/data/known_formats.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/name_ids.hpp"
 #include "apps/data/triple_layout.hpp"
+#include "apps/data/triple_names.hpp"
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
 
-constexpr std::array<std::string_view, 6> kEndings = {".txt",    ".txt.gz", ".tsv",
-                                                      ".tsv.gz", "2id.txt", "2id.txt.gz"};
-
-constexpr std::string_view kEntityNumbers = "entity2id.txt";
-constexpr std::string_view kRelationNumbers = "relation2id.txt";
-constexpr std::string_view kGzip = ".gz";
-
-/// Reads how many entities or relations an OpenKE file of names has; they are numbered from 0. So many lines
-/// must follow the number, so that nothing large is made of a small file.
-absl::StatusOr<std::uint64_t> read_count(LineReader& lines, const std::string& path, std::string_view what) {
-  std::string_view line;
-  absl::StatusOr<bool> more = lines.next(line);
-  if (!more.ok()) return more.status();
-  std::string_view rest = *more ? line : std::string_view();
-  const std::optional<std::uint64_t> count = base::parse_decimal<std::uint64_t>(next_field(rest));
-  if (!count || !is_all_blank(rest))
-    return lines.error(fmt::format("the number of {}", what), *more ? line : "the end of the file");
-  std::uint64_t found = 0;
-  for (more = lines.next(line); more.ok() && *more; more = lines.next(line)) {
-    if (!line.empty()) ++found;
-  }
-  if (!more.ok()) return more.status();
-  if (found == *count) return found;
-  return absl::InvalidArgumentError(
-      fmt::format("{}:1: expected the number of {} that follow, {}, found {}", path, what, found, *count));
-}
+constexpr std::array<std::string_view, 8> kEndings = {".txt", ".txt.gz", ".tsv",    ".tsv.gz",
+                                                      ".csv", ".csv.gz", "2id.txt", "2id.txt.gz"};
+constexpr std::array<std::string_view, 3> kFiles = {"train", "valid", "test"};
 
 absl::StatusOr<std::string> find_file(const std::string& folder, std::string_view name) {
   for (const std::string_view ending : kEndings) {
@@ -53,23 +32,160 @@ absl::StatusOr<std::string> find_file(const std::string& folder, std::string_vie
     std::error_code error;
     if (std::filesystem::exists(path, error)) return path;
   }
-  return absl::NotFoundError(fmt::format(
-      "{}: expected a folder with a file {}.txt, {}.tsv, {}2id.txt or one of them with .gz, found none",
-      folder, name, name, name));
+  return absl::NotFoundError(
+      fmt::format("{0}: expected a folder with a file {1}.txt, {1}.tsv, {1}.csv, {1}2id.txt or one of them "
+                  "with .gz, found "
+                  "none",
+                  folder, name));
 }
+
+/// Of 0 … size − 1.
+std::optional<std::uint32_t> number_below(std::size_t size, std::string_view text) {
+  const auto number = base::parse_decimal<std::uint64_t>(text);
+  if (!number || *number >= size) return std::nullopt;
+  return static_cast<std::uint32_t>(*number);
+}
+
+/// The ids of the entities, or of the relations, that triples name.
+class TripleIds {
+ public:
+  TripleIds(const NumberedPart& part, std::vector<std::string>& names)
+      : part_(part), names_(names), ids_(names) {}
+
+  [[nodiscard]] const NumberedPart& part() const { return part_; }
+  /// From now on, ids are the numbers of the file. `are_numbers`: triples have them, and not the names.
+  void take(NumberedNames file, bool are_numbers) {
+    names_ = std::move(file.names);
+    numbers_ = std::move(file.numbers);
+    path_ = std::move(file.path);
+    are_numbers_ = are_numbers;
+  }
+
+  /// nullopt: expected() was expected.
+  std::optional<std::uint32_t> id(std::string_view field) {
+    if (path_.empty()) return ids_.id(field);
+    if (are_numbers_) return number_below(names_.size(), field);
+    const auto found = numbers_.find(std::string(field));
+    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+  }
+  [[nodiscard]] std::string expected() const {
+    if (path_.empty()) return fmt::format("fewer than 2^32 {}", part_.all);
+    if (!are_numbers_) return fmt::format("the name of one of the {} of {}", part_.all, path_);
+    return fmt::format("a number from 0 to {}, of one of the {} of {}", names_.size() - 1, part_.all, path_);
+  }
+
+  /// The number of each id, if nobody has numbered them, but the names are the numbers from 0 on.
+  [[nodiscard]] std::optional<std::vector<std::uint32_t>> numbers_by_names() const {
+    if (!path_.empty()) return std::nullopt;
+    std::vector<std::uint32_t> numbers;
+    std::vector<bool> is_taken(names_.size());
+    for (const std::string& name : names_) {
+      const std::optional<std::uint32_t> number = number_below(names_.size(), name);
+      if (!number || is_taken[*number]) return std::nullopt;
+      is_taken[*number] = true;
+      numbers.push_back(*number);
+    }
+    return numbers;
+  }
+  /// From now on, these are the ids.
+  void renumber(std::span<const std::uint32_t> numbers) {
+    std::vector<std::string> ordered(names_.size());
+    for (std::size_t id = 0; id < names_.size(); ++id) ordered[numbers[id]] = std::move(names_[id]);
+    names_ = std::move(ordered);
+  }
+
+ private:
+  NumberedPart part_;
+  std::vector<std::string>& names_;
+  NameIds ids_;  ///< without a file
+  // Of the file.
+  std::string path_;
+  absl::flat_hash_map<std::string, std::uint32_t> numbers_;
+  bool are_numbers_ = false;
+};
 
 class TriplesReader {
  public:
-  explicit TriplesReader(KnowledgeGraph& graph)
-      : graph_(graph), entities_(graph.entity_names), relations_(graph.relation_names) {}
+  TriplesReader(std::string folder, KnowledgeGraph& graph)
+      : folder_(std::move(folder)),
+        graph_(graph),
+        entities_(kNumberedEntities, graph.entity_names),
+        relations_(kNumberedRelations, graph.relation_names) {}
 
-  absl::Status read(const std::string& folder, std::string_view name, const ReadProgress& progress,
-                    std::vector<Triple>& triples) {
-    const absl::StatusOr<std::string> path = find_file(folder, name);
+  absl::Status read(const ReadProgress& progress) {
+    for (std::size_t n = 0; n < kFiles.size(); ++n) RETURN_IF_ERROR(find_layout_of(n));
+    // Files of names count beside the triples of those who write such files.
+    const bool have_counts =
+        std::ranges::all_of(files_, [](const File& file) { return file.layout.count.has_value(); });
+    const NamesLayout names = have_counts ? NamesLayout::kOpenKe : NamesLayout::kDglKe;
+    RETURN_IF_ERROR(read_names(names, entities_));
+    RETURN_IF_ERROR(read_names(names, relations_));
+    const std::array<std::vector<Triple>*, kFiles.size()> triples = {&graph_.train, &graph_.valid,
+                                                                     &graph_.test};
+    for (std::size_t n = 0; n < kFiles.size(); ++n)
+      RETURN_IF_ERROR(read_file(files_[n], progress, *triples[n]));
+    number_by_names();
+    return absl::OkStatus();
+  }
+
+ private:
+  struct File {
+    std::string path;
+    TripleLayout layout;
+    std::vector<std::string> first_lines;
+  };
+
+  /// The order of the columns is that of the first file, unless a header says otherwise.
+  absl::Status find_layout_of(std::size_t n) {
+    const absl::StatusOr<std::string> path = find_file(folder_, kFiles[n]);
     if (!path.ok()) return path.status();
-    RETURN_IF_ERROR(find_layout_of(*path));
-    has_counts_ = has_counts_ && layout_.count.has_value();
-    absl::StatusOr<LineReader> lines = LineReader::open(*path, progress);
+    absl::StatusOr<std::vector<std::string>> first = first_lines(*path, kTriplesLookedAt);
+    if (!first.ok()) return first.status();
+    if (const FoundFormat found = format_by_shape(*first);
+        found.format != Format::kUnknown && found.format != Format::kUci) {
+      return wrong_format(*path, "head<TAB>relation<TAB>tail", found);
+    }
+    const TripleLayout layout = find_triple_layout(*first, usual_);
+    files_[n] = {.path = *path, .layout = layout, .first_lines = *std::move(first)};
+    if (n > 0) return absl::OkStatus();
+    usual_ = {.order = layout.order, .told_by = layout.told_by.empty() ? "as usual" : layout.told_by};
+    graph_.format = layout.description();
+    if (!layout.told_by.empty()) graph_.format += fmt::format(", {}", layout.told_by);
+    return absl::OkStatus();
+  }
+
+  absl::Status read_names(NamesLayout layout, TripleIds& ids) {
+    absl::StatusOr<NumberedNames> names = read_numbered_names(folder_, layout, ids.part());
+    if (!names.ok()) return names.status();
+    if (names->path.empty()) return absl::OkStatus();
+    const bool are_numbers = layout == NamesLayout::kOpenKe || train_has_numbers(*names, &ids == &entities_);
+    graph_.format +=
+        fmt::format(", {} of {} by {}", ids.part().all,
+                    std::filesystem::path(names->path).filename().string(), are_numbers ? "number" : "name");
+    ids.take(*std::move(names), are_numbers);
+    return absl::OkStatus();
+  }
+
+  /// Whether the first triples have more numbers than names of the file. Names may be numbers, too.
+  bool train_has_numbers(const NumberedNames& names, bool of_entities) {
+    const auto& [path, layout, lines] = files_[0];
+    std::size_t named = 0;
+    std::size_t numbered = 0;
+    TripleFields fields;
+    for (const std::string& line : lines) {
+      if (!layout.split(line, parts_, fields)) continue;
+      const auto& [head, relation, tail] = layout.order;
+      for (const std::size_t column : of_entities ? std::array{head, tail} : std::array{relation, relation}) {
+        if (names.numbers.contains(std::string(fields[column]))) ++named;
+        if (number_below(names.names.size(), fields[column])) ++numbered;
+      }
+    }
+    return numbered > named;
+  }
+
+  absl::Status read_file(const File& file, const ReadProgress& progress, std::vector<Triple>& triples) {
+    const TripleLayout& layout = file.layout;
+    absl::StatusOr<LineReader> lines = LineReader::open(file.path, progress);
     if (!lines.ok()) return lines.status();
     bool ended = false;  // blank lines are allowed only at the end of a file
     std::string_view line;
@@ -77,113 +193,79 @@ class TriplesReader {
       const absl::StatusOr<bool> more = lines->next(line);
       if (!more.ok()) return more.status();
       if (!*more) break;
-      if (lines->line_number() == 1 && (layout_.has_header || layout_.count.has_value())) continue;
+      if (lines->line_number() == 1 && (layout.has_header || layout.count.has_value())) continue;
       if (line.empty() && lines->line_number() > 1) {
         ended = true;
         continue;
       }
-      if (ended) return lines->error(layout_.description(), "an empty line before this");
-      RETURN_IF_ERROR(read_line(*lines, line, triples));
+      if (ended) return lines->error(layout.description(), "an empty line before this");
+      RETURN_IF_ERROR(read_line(*lines, line, layout, triples));
     }
-    const std::uint64_t expected = layout_.count.value_or(triples.size());
+    const std::uint64_t expected = layout.count.value_or(triples.size());
     if (!triples.empty() && triples.size() == expected) return absl::OkStatus();
     const std::string what =
-        triples.empty() ? layout_.description() : fmt::format("{} triples, as line 1 says", expected);
+        triples.empty() ? layout.description() : fmt::format("{} triples, as line 1 says", expected);
     const std::string found = triples.empty() ? "" : fmt::format("{} and ", triples.size());
-    return absl::InvalidArgumentError(fmt::format("{}:{}: expected {}, found {}the end of the file", *path,
-                                                  lines->line_number() + 1, what, found));
+    return absl::InvalidArgumentError(fmt::format("{}:{}: expected {}, found {}the end of the file",
+                                                  file.path, lines->line_number() + 1, what, found));
   }
 
-  /// Adds what is in no triple. REQUIRES: all triples have been read.
-  absl::Status add_numbered(const std::string& folder) {
-    if (!has_counts_) return absl::OkStatus();
-    RETURN_IF_ERROR(add_numbered(folder, kEntityNumbers, "entities", graph_.entity_names, entities_));
-    return add_numbered(folder, kRelationNumbers, "relations", graph_.relation_names, relations_);
-  }
-
- private:
-  static absl::Status add_numbered(const std::string& folder, std::string_view file, std::string_view what,
-                                   const std::vector<std::string>& names, NameIds& ids) {
-    std::string path = fmt::format("{}/{}", folder, file);
-    std::error_code error;
-    if (!std::filesystem::exists(path, error)) path += kGzip;
-    if (!std::filesystem::exists(path, error)) return absl::OkStatus();
-    absl::StatusOr<LineReader> lines = LineReader::open(path);
-    if (!lines.ok()) return lines.status();
-    const absl::StatusOr<std::uint64_t> count = read_count(*lines, path, what);
-    if (!count.ok()) return count.status();
-    std::vector<bool> is_named(*count);
-    for (const std::string& name : names) {
-      const auto number = base::parse_decimal<std::uint64_t>(name);
-      if (!number || *number >= *count) {
-        return absl::InvalidArgumentError(
-            fmt::format("{}:1: expected a number of {} above those of the triples, found {}, and \"{}\" in a "
-                        "triple",
-                        path, what, *count, LineReader::printable(name)));
-      }
-      is_named[*number] = true;
-    }
-    for (std::uint64_t number = 0; number < *count; ++number) {
-      if (!is_named[number] && !ids.id(fmt::format("{}", number)).has_value())
-        return absl::InvalidArgumentError(fmt::format("{}:1: expected fewer than 2^32 {}", path, what));
-    }
-    return absl::OkStatus();
-  }
-
-  /// The order of the columns is that of the first file, unless a header says otherwise.
-  absl::Status find_layout_of(const std::string& path) {
-    const absl::StatusOr<std::vector<std::string>> first = first_lines(path, kTriplesLookedAt);
-    if (!first.ok()) return first.status();
-    if (const FoundFormat found = format_by_shape(*first);
-        found.format != Format::kUnknown && found.format != Format::kUci) {
-      return wrong_format(path, "head<TAB>relation<TAB>tail", found);
-    }
-    layout_ = find_triple_layout(*first, first_order_);
-    if (!graph_.format.empty()) return absl::OkStatus();
-    first_order_ = {.order = layout_.order,
-                    .told_by = layout_.told_by.empty() ? "as usual" : layout_.told_by};
-    graph_.format = layout_.description();
-    if (!layout_.told_by.empty()) graph_.format += fmt::format(", {}", layout_.told_by);
-    return absl::OkStatus();
-  }
-
-  absl::Status read_line(const LineReader& lines, std::string_view line, std::vector<Triple>& triples) {
+  absl::Status read_line(const LineReader& lines, std::string_view line, const TripleLayout& layout,
+                         std::vector<Triple>& triples) {
     TripleFields fields;
-    if (!layout_.split(line, fields)) return lines.error(layout_.description(), line);
-    const std::string_view head = fields[layout_.order[0]];
-    const std::string_view relation = fields[layout_.order[1]];
-    const std::string_view tail = fields[layout_.order[2]];
-    if (head.empty() || relation.empty() || tail.empty()) {
-      return lines.error("a name of the head, the relation and the tail", line);
-    }
-    const std::optional<std::uint32_t> head_id = entities_.id(head);
-    const std::optional<std::uint32_t> relation_id = relations_.id(relation);
-    const std::optional<std::uint32_t> tail_id = entities_.id(tail);
-    if (!head_id.has_value() || !relation_id.has_value() || !tail_id.has_value()) {
-      return lines.error("fewer than 2^32 entities and relations", "more");
-    }
-    triples.push_back({*head_id, *relation_id, *tail_id});
+    if (!layout.split(line, parts_, fields)) return lines.error(layout.description(), line);
+    const auto is_no_name = [](std::string_view field) {
+      return field.empty() || field.find('\t') != std::string_view::npos;  // which could not be saved
+    };
+    if (std::ranges::any_of(fields, is_no_name))
+      return lines.error("a name of the head, the relation and the tail, without tabs", line);
+    Triple triple;
+    const auto take = [&](std::size_t column, TripleIds& ids, std::uint32_t& id) -> absl::Status {
+      const std::optional<std::uint32_t> found = ids.id(fields[column]);
+      if (!found) return lines.error(ids.expected(), fields[column]);
+      id = *found;
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(take(layout.order[0], entities_, triple.head));
+    RETURN_IF_ERROR(take(layout.order[1], relations_, triple.relation));
+    RETURN_IF_ERROR(take(layout.order[2], entities_, triple.tail));
+    triples.push_back(triple);
     return absl::OkStatus();
   }
 
+  void number_by_names() {
+    const auto for_triples = [&](const auto& change) {
+      for (std::vector<Triple>* const triples : {&graph_.train, &graph_.valid, &graph_.test})
+        std::ranges::for_each(*triples, change);
+    };
+    if (const auto numbers = entities_.numbers_by_names()) {
+      for_triples([&](Triple& triple) {
+        triple.head = (*numbers)[triple.head];
+        triple.tail = (*numbers)[triple.tail];
+      });
+      entities_.renumber(*numbers);
+    }
+    if (const auto numbers = relations_.numbers_by_names()) {
+      for_triples([&](Triple& triple) { triple.relation = (*numbers)[triple.relation]; });
+      relations_.renumber(*numbers);
+    }
+  }
+
+  std::string folder_;
   KnowledgeGraph& graph_;
-  NameIds entities_;
-  NameIds relations_;
-  TripleLayout first_order_;
-  TripleLayout layout_;
-  bool has_counts_ = true;  ///< the triples' files, as OpenKE's have
+  TripleIds entities_;
+  TripleIds relations_;
+  std::array<File, kFiles.size()> files_;
+  TripleLayout usual_;
+  SplitLine parts_;
 };
 
 }  // namespace
 
 std::vector<std::string> triple_files(const std::string& folder) {
-  std::vector<std::string> paths;
-  for (const std::string_view name : {"train", "valid", "test"}) {
+  std::vector<std::string> paths = numbered_names_files(folder);
+  for (const std::string_view name : kFiles) {
     for (const std::string_view ending : kEndings)
-      paths.push_back(fmt::format("{}/{}{}", folder, name, ending));
-  }
-  for (const std::string_view name : {kEntityNumbers, kRelationNumbers}) {
-    for (const std::string_view ending : {std::string_view(), kGzip})
       paths.push_back(fmt::format("{}/{}{}", folder, name, ending));
   }
   return paths;
@@ -191,13 +273,7 @@ std::vector<std::string> triple_files(const std::string& folder) {
 
 absl::StatusOr<KnowledgeGraph> read_triples(const std::string& folder, const ReadProgress& progress) {
   KnowledgeGraph graph;
-  TriplesReader reader(graph);
-  const std::pair<std::string_view, std::vector<Triple>*> files[] = {
-      {"train", &graph.train}, {"valid", &graph.valid}, {"test", &graph.test}};
-  for (const auto& [name, triples] : files) {
-    RETURN_IF_ERROR(reader.read(folder, name, progress, *triples));
-  }
-  RETURN_IF_ERROR(reader.add_numbered(folder));
+  RETURN_IF_ERROR(TriplesReader(folder, graph).read(progress));
   return graph;
 }
 

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numbers>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -16,7 +15,6 @@
 #include "apps/data/output_file.hpp"
 #include "apps/divergence.hpp"
 #include "apps/options/choice_names.hpp"
-#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps::kge {
@@ -65,19 +63,6 @@ std::size_t numbers_of(const Shape& shape, bool is_entity) {
   return shape.model == Model::kRotatE ? shape.dimension / 2 : shape.dimension;
 }
 
-/// The ids of rows in the order in which they are written.
-std::vector<std::size_t> order_of(const std::vector<std::string>& names) {
-  std::vector<std::size_t> in_file_order(names.size());
-  std::iota(in_file_order.begin(), in_file_order.end(), 0);
-  std::vector<std::size_t> order(names.size(), names.size());
-  for (std::size_t id = 0; id < names.size(); ++id) {
-    const auto number = base::parse_decimal<std::size_t>(names[id]);
-    if (!number || *number >= names.size() || order[*number] != names.size()) return in_file_order;
-    order[*number] = id;
-  }
-  return order;
-}
-
 /// How the numbers of a row are arranged.
 enum class Arrangement : std::uint8_t {
   kPlain,      ///< as in memory, without padding
@@ -87,10 +72,12 @@ enum class Arrangement : std::uint8_t {
 /// The entities or the relations.
 class ExportedRows {
  public:
-  ExportedRows(const Embeddings& embeddings, bool are_entities, std::vector<std::size_t> order)
-      : embeddings_(embeddings), are_entities_(are_entities), order_(std::move(order)) {}
+  ExportedRows(const Embeddings& embeddings, bool are_entities)
+      : embeddings_(embeddings), are_entities_(are_entities) {}
 
-  [[nodiscard]] const std::vector<std::size_t>& order() const { return order_; }
+  [[nodiscard]] std::size_t size() const {
+    return are_entities_ ? embeddings_.entities() : embeddings_.relations();
+  }
   [[nodiscard]] bool is_matrix() const { return !are_entities_ && model() == Model::kRescal; }
   [[nodiscard]] bool is_complex() const {
     return kge::is_complex(model()) && (are_entities_ || model() == Model::kComplEx);
@@ -99,17 +86,16 @@ class ExportedRows {
   [[nodiscard]] std::size_t numbers() const { return numbers_of(embeddings_.shape(), are_entities_); }
   /// With a row for each, or a matrix.
   [[nodiscard]] ArrayShape shape(std::string name) const {
-    ArrayShape shape{.name = std::move(name), .type = kFloatElement, .shape = {order_.size(), numbers()}};
-    if (is_matrix()) shape.shape = {order_.size(), dimension(), dimension()};
+    ArrayShape shape{.name = std::move(name), .type = kFloatElement, .shape = {size(), numbers()}};
+    if (is_matrix()) shape.shape = {size(), dimension(), dimension()};
     return shape;
   }
   /// With a row for each, also of matrices.
   [[nodiscard]] ArrayShape flat_shape() const {
-    return {.name = {}, .type = kFloatElement, .shape = {order_.size(), numbers()}};
+    return {.name = {}, .type = kFloatElement, .shape = {size(), numbers()}};
   }
-  /// The numbers of the row that is written as the `place`-th.
-  void read(std::size_t place, Arrangement arrangement, float factor, std::vector<float>& row) const {
-    const std::size_t id = order_[place];
+  /// The numbers of a row.
+  void read(std::size_t id, Arrangement arrangement, float factor, std::vector<float>& row) const {
     const float* const from = are_entities_ ? embeddings_.entity(id) : embeddings_.relation(id);
     const std::size_t count = numbers();
     row.clear();
@@ -128,19 +114,18 @@ class ExportedRows {
 
   const Embeddings& embeddings_;
   bool are_entities_;
-  std::vector<std::size_t> order_;
 };
 
 void write_rows(OutputFile& file, const ExportedRows& part, Arrangement arrangement, float factor = 1) {
   std::vector<float> row;
-  for (std::size_t place = 0; place < part.order().size(); ++place) {
-    part.read(place, arrangement, factor, row);
+  for (std::size_t id = 0; id < part.size(); ++id) {
+    part.read(id, arrangement, factor, row);
     file.write(as_text(std::span<const float>(row)));
   }
 }
 
-void write_names(OutputFile& file, const ExportedRows& part, const std::vector<std::string>& names) {
-  for (const std::size_t id : part.order()) file.write(names[id] + '\n');
+void write_names(OutputFile& file, const std::vector<std::string>& names) {
+  for (const std::string& name : names) file.write(name + '\n');
 }
 
 /// As Python's csv.reader() reads it: a quote at the beginning of a field would be none of the name, and text
@@ -156,17 +141,15 @@ std::string quoted(const std::string& name) {
 }
 
 /// A number, a tab and a name a line, for csv.reader(), which is how DGL-KE reads them.
-void write_numbered_names(OutputFile& file, const ExportedRows& part, const std::vector<std::string>& names) {
-  for (std::size_t place = 0; place < part.order().size(); ++place)
-    file.write(fmt::format("{}\t{}\n", place, quoted(names[part.order()[place]])));
+void write_numbered_names(OutputFile& file, const std::vector<std::string>& names) {
+  for (std::size_t id = 0; id < names.size(); ++id)
+    file.write(fmt::format("{}\t{}\n", id, quoted(names[id])));
 }
 
 /// How many there are; then a name, a tab and a number a line.
-void write_names_for_openke(OutputFile& file, const ExportedRows& part,
-                            const std::vector<std::string>& names) {
-  file.write(fmt::format("{}\n", part.order().size()));
-  for (std::size_t place = 0; place < part.order().size(); ++place)
-    file.write(fmt::format("{}\t{}\n", names[part.order()[place]], place));
+void write_names_for_openke(OutputFile& file, const std::vector<std::string>& names) {
+  file.write(fmt::format("{}\n", names.size()));
+  for (std::size_t id = 0; id < names.size(); ++id) file.write(fmt::format("{}\t{}\n", names[id], id));
 }
 
 /// A parameter of a module of OpenKE: numbers [first, last) of each row.
@@ -175,11 +158,11 @@ void write_parameter(OutputFile& file, std::string_view name, const ExportedRows
   file.write(fmt::format("\"{}\": [", name));
   std::vector<float> row;
   fmt::memory_buffer text;
-  for (std::size_t place = 0; place < part.order().size(); ++place) {
-    part.read(place, Arrangement::kRealFirst, 1, row);
+  for (std::size_t id = 0; id < part.size(); ++id) {
+    part.read(id, Arrangement::kRealFirst, 1, row);
     text.clear();
     const auto out = std::back_inserter(text);
-    text.append(std::string_view(place == 0 ? "[" : ", ["));
+    text.append(std::string_view(id == 0 ? "[" : ", ["));
     for (std::size_t k = first; k < last; ++k) fmt::format_to(out, "{}{}", k == first ? "" : ", ", row[k]);
     text.push_back(']');
     file.write({text.data(), text.size()});
@@ -234,8 +217,8 @@ float dgl_ke_factor(const Shape& shape) {
 
 absl::Status check_finite(const std::string& prefix, const ExportedRows& part) {
   std::vector<float> row;
-  for (std::size_t place = 0; place < part.order().size(); ++place) {
-    part.read(place, Arrangement::kPlain, 1, row);
+  for (std::size_t id = 0; id < part.size(); ++id) {
+    part.read(id, Arrangement::kPlain, 1, row);
     if (!all_finite(row)) return diverged(fmt::format("{}: not written: {}", prefix, kNoNumbers));
   }
   return absl::OkStatus();
@@ -288,8 +271,8 @@ absl::Status save_as(EmbeddingFormat format, const std::string& prefix, const Em
                      const Names& names) {
   if (format == EmbeddingFormat::kText) return save(prefix, embeddings, names);
   const Shape& shape = embeddings.shape();
-  const ExportedRows entities(embeddings, true, order_of(names.entities));
-  const ExportedRows relations(embeddings, false, order_of(names.relations));
+  const ExportedRows entities(embeddings, true);
+  const ExportedRows relations(embeddings, false);
   for (const ExportedRows* part : {&entities, &relations}) RETURN_IF_ERROR(check_finite(prefix, *part));
   std::vector<OutputFile> files;
   for (const std::string& path : files_of(prefix, format, shape.model)) {
@@ -305,8 +288,8 @@ absl::Status save_as(EmbeddingFormat format, const std::string& prefix, const Em
       write_rows(files[0], entities, Arrangement::kPlain);
       files[1].write(npy_header(relations.shape({})));
       write_rows(files[1], relations, Arrangement::kPlain);
-      write_names(files[2], entities, names.entities);
-      write_names(files[3], relations, names.relations);
+      write_names(files[2], names.entities);
+      write_names(files[3], names.relations);
       break;
     case EmbeddingFormat::kSafetensors: {
       const std::array<ArrayShape, 2> arrays = {entities.shape("entities"), relations.shape("relations")};
@@ -315,22 +298,22 @@ absl::Status save_as(EmbeddingFormat format, const std::string& prefix, const Em
       files[0].write(*header);
       write_rows(files[0], entities, Arrangement::kPlain);
       write_rows(files[0], relations, Arrangement::kPlain);
-      write_names(files[1], entities, names.entities);
-      write_names(files[2], relations, names.relations);
+      write_names(files[1], names.entities);
+      write_names(files[2], names.relations);
       break;
     }
     case EmbeddingFormat::kOpenKe:
       write_for_openke(files[0], shape.model, entities, relations);
-      write_names_for_openke(files[1], entities, names.entities);
-      write_names_for_openke(files[2], relations, names.relations);
+      write_names_for_openke(files[1], names.entities);
+      write_names_for_openke(files[2], names.relations);
       break;
     case EmbeddingFormat::kDglKe:
       files[0].write(npy_header(entities.flat_shape()));
       write_rows(files[0], entities, Arrangement::kRealFirst);
       files[1].write(npy_header(relations.flat_shape()));
       write_rows(files[1], relations, Arrangement::kRealFirst, dgl_ke_factor(shape));
-      write_numbered_names(files[2], entities, names.entities);
-      write_numbered_names(files[3], relations, names.relations);
+      write_numbered_names(files[2], names.entities);
+      write_numbered_names(files[3], names.relations);
       files[4].write(configuration_for_dgl_ke(prefix, shape));
       break;
   }

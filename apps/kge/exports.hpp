@@ -37,8 +37,7 @@ std::uint64_t files_bytes(EmbeddingFormat format, const Shape& shape, std::size_
 /// set, may have files of these names in the same folder.
 bool has_fixed_names(EmbeddingFormat format);
 
-/// Writes them; each is there whole or not at all. Rows of arrays are in the order of the names; but if these
-/// are the numbers from 0 on, each once, as in OpenKE's data, in the order of the numbers.
+/// Writes them; each is there whole or not at all. Rows are in the order of the ids.
 absl::Status save_as(EmbeddingFormat format, const std::string& prefix, const Embeddings& embeddings,
                      const Names& names);
 

@@ -237,9 +237,10 @@ std::string_view KnowledgeGraphEmbedding::why_idle(std::string_view option) cons
 
 void KnowledgeGraphEmbedding::add_own_options(CLI::App& command) {
   command
-      .add_option(
-          "--data", data_,
-          "folder with train, valid and test, .txt or .tsv, maybe .gz: lines head<TAB>relation<TAB>tail")
+      .add_option("--data", data_,
+                  "folder with train, valid and test, .txt, .tsv or .csv, maybe .gz: lines "
+                  "head<TAB>relation<TAB>tail; or "
+                  "with the files of OpenKE or DGL-KE")
       ->type_name("FOLDER");
   command.add_option("--model", model_, "how a triple is scored")
       ->capture_default_str()

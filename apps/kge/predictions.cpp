@@ -76,8 +76,9 @@ class QuestionReader {
 
  private:
   absl::StatusOr<AskedTriple> read_line(const LineReader& lines, std::string_view line) const {
+    SplitLine parts;
     TripleFields fields;
-    if (!TripleLayout().split(line, fields)) return lines.error(kExpected, line);
+    if (!TripleLayout().split(line, parts, fields)) return lines.error(kExpected, line);
     const auto& [head, relation, tail] = fields;
     if (head == kAsked && tail == kAsked) return lines.error("\"?\" for the head or for the tail", line);
     AskedTriple question;

@@ -39,6 +39,7 @@
 #include "base/return_if_error.hpp"
 #include "job/child_message.hpp"
 #include "job/launch_letter.hpp"
+#include "job/peers.hpp"
 #include "job/secret_handover.hpp"
 #include "job/starters.hpp"
 #include "transport/host_port.hpp"
@@ -231,12 +232,14 @@ int measure(BenchCommand& options, const bench::Backend& backend) {
     report_error(report.status());
     return kExitFailed;  // whatever it was: the options were possible
   }
-  const bench::Circumstances circumstances{.transport = backend.name,
-                                           .device = backend.device_text,
-                                           .mtu_bytes = backend.device.mtu_bytes,
-                                           .other_side = other_side,
-                                           .notes = report->notes,
-                                           .shared_cores = bench::shared_cores(cores.so_far())};
+  const bench::Circumstances circumstances{
+      .transport = backend.name,
+      .device = backend.device_text,
+      .mtu_bytes = backend.device.mtu_bytes,
+      .encrypted = options.transport.tls && backend_of(options.transport).can_encrypt,
+      .other_side = other_side,
+      .notes = report->notes,
+      .shared_cores = bench::shared_cores(cores.so_far())};
   if (options.json != "-") {
     put(stdout, base::printable_lines(bench::to_table(circumstances, report->results, report->crossovers)));
   }
@@ -255,6 +258,7 @@ absl::Status check(BenchCommand& options) {
     RETURN_IF_ERROR(job::check_started_once());
   }
   const bool between_hosts = options.listens || !options.connect.empty();
+  RETURN_IF_ERROR(job::take_tls_variable(job::own_environment, options.transport.tls));
   options.transport =
       decided(options.transport, between_hosts ? transport::Reach::kHosts : transport::Reach::kHost);
   RETURN_IF_ERROR(check(options.transport));

@@ -67,10 +67,10 @@ py::dict memory_record(const TableMemory& memory) {
   return record;
 }
 
-py::object checkpoint_record(const CheckpointSummary& summary) {
+py::object checkpoint_record(const CheckpointSummary& summary, const std::vector<std::string>& damaged) {
   return py::module_::import("verbena._records")
       .attr("CheckpointSummary")(summary.clock, summary.path, summary.written, summary.workers,
-                                 summary.servers, summary.notes);
+                                 summary.servers, summary.notes, py::tuple(py::cast(damaged)));
 }
 
 }  // namespace verbena::python

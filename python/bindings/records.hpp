@@ -4,6 +4,9 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+#include <vector>
+
 #include <verbena/server_function.hpp>
 #include <verbena/session.hpp>
 
@@ -13,6 +16,7 @@ pybind11::dict statistics_record(const SessionStatistics& statistics);
 pybind11::dict staleness_record(const StalenessHistogram& staleness);
 /// By the names of the fields, and "bytes".
 pybind11::dict memory_record(const TableMemory& memory);
-pybind11::object checkpoint_record(const CheckpointSummary& summary);
+pybind11::object checkpoint_record(const CheckpointSummary& summary,
+                                   const std::vector<std::string>& damaged = {});
 
 }  // namespace verbena::python

@@ -205,7 +205,11 @@ void define_session(py::module_& module) {
              "Joins the job that this process was started for; alone, with a server of its own.");
   module.def(
       "newest_checkpoint",
-      [](const std::string& folder) { return checkpoint_record(value_of(newest_checkpoint(folder))); },
+      [](const std::string& folder) {
+        std::vector<std::string> damaged;
+        const CheckpointSummary newest = value_of(newest_checkpoint(folder, &damaged));
+        return checkpoint_record(newest, damaged);
+      },
       py::arg("folder"), "The newest whole checkpoint in a folder.");
   module.def(
       "read_checkpoint",

@@ -26,6 +26,8 @@ class CheckpointSummary(typing.NamedTuple):
     workers: int
     servers: int
     notes: dict[str, str]
+    damaged: typing.Sequence[str] = ()
+    """Of newest_checkpoint(): a line for each newer one that is not whole."""
 
 
 class ObservedJob(typing.NamedTuple):

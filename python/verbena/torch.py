@@ -65,13 +65,23 @@ _BY_NUMPY = _numpy_is_known()
 
 
 def _array(tensor: torch.Tensor) -> Any:
-    """The tensor's numbers where they lie, if it is on the processor."""
-    tensor = (tensor.detach() if tensor.requires_grad else tensor).cpu()
+    """The tensor's numbers: where they lie, if that is on the processor, and else a copy."""
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    try:
+        tensor = tensor.cpu()
+    except NotImplementedError:  # of the device "meta", for example, whose tensors have only shapes
+        raise InvalidArgumentError(
+            f"a tensor with numbers is expected; one on the device {tensor.device} has none that can be copied to the host"
+        ) from None
     return tensor.numpy() if _BY_NUMPY else numpy.from_dlpack(tensor)
 
 
 def _tensor(array: Any) -> torch.Tensor:
     return torch.from_numpy(array) if _BY_NUMPY else torch.from_dlpack(array)
+
+
+# Of an anchor, which has no values.
+_NO_GRADIENT = torch.zeros(0)
 
 
 def _dtype_name(dtype: torch.dtype) -> str:
@@ -97,8 +107,22 @@ class _Pooled(torch.autograd.Function):
     """The bags' sums; their gradients go to the table instead of to a tensor."""
 
     @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, use: _Use) -> Any:  # type: ignore[override]
+        ctx.use = use
+        return _tensor(use.bags.pull())
+
+    @staticmethod
+    def backward(ctx: Any, gradients: torch.Tensor) -> Any:  # type: ignore[override]
+        ctx.use.gradients = _array(gradients)
+        return _NO_GRADIENT, None
+
+
+class _Weighted(torch.autograd.Function):
+    """The same for samples that have weights, whose gradients are a tensor."""
+
+    @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, anchor: torch.Tensor, weights: Optional[torch.Tensor], use: _Use
+        ctx: Any, anchor: torch.Tensor, weights: torch.Tensor, use: _Use
     ) -> Any:
         ctx.use = use
         return _tensor(use.bags.pull())
@@ -109,7 +133,7 @@ class _Pooled(torch.autograd.Function):
         array = _array(gradients)
         ctx.use.gradients = array
         of_weights = _tensor(ctx.use.bags.gradients_of_weights(array)) if ctx.needs_input_grad[1] else None
-        return torch.zeros(0) if ctx.needs_input_grad[0] else None, of_weights, None
+        return _NO_GRADIENT if ctx.needs_input_grad[0] else None, of_weights, None
 
 
 # The initial values that sparse tables know, with their usual parameters.
@@ -359,7 +383,7 @@ class _TableLayer(torch.nn.Module):
         anchor = torch.zeros(0, requires_grad=not self._is_frozen)
         if anchor.requires_grad:
             anchor.register_hook(use.push)
-        pooled: torch.Tensor = _Pooled.apply(anchor, weights, use)
+        pooled: torch.Tensor = _Pooled.apply(anchor, use) if weights is None else _Weighted.apply(anchor, weights, use)
         return pooled.to(device)
 
     def rows(self, indices: Any) -> torch.Tensor:
@@ -397,20 +421,11 @@ class EmbeddingBag(_TableLayer):
     """As torch.nn.EmbeddingBag, with mode="sum" or "mean"; the weights are the table `name`. TorchRec's jagged tensors,
     and all that has values() and offsets() like them, are taken for input and offsets."""
 
-    def __init__(
-        self,
-        session: Session,
-        name: str,
-        num_embeddings: Optional[int],
-        embedding_dim: int,
-        *,
-        mode: str = "mean",
-        include_last_offset: bool = False,
-        **options: Any,
-    ) -> None:
+    def __init__(self, *table: Any, mode: str = "mean", include_last_offset: bool = False, **options: Any) -> None:
+        """`table`, `options`: as of Embedding: session, name, num_embeddings, embedding_dim, and what has a name."""
         if mode not in ("sum", "mean"):
-            raise InvalidArgumentError(f'layer "{name}": mode: "sum" or "mean" is expected, not {mode!r}')
-        super().__init__(session, name, num_embeddings, embedding_dim, **options)
+            raise InvalidArgumentError(f'mode: "sum" or "mean" is expected, not {mode!r}')
+        super().__init__(*table, **options)
         self.mode = mode
         self.include_last_offset = include_last_offset
 

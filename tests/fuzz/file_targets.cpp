@@ -245,6 +245,12 @@ void openke_triples(std::string_view bytes) {
   triples_in(folder);
 }
 
+void dgl_ke_triples(std::string_view bytes) {
+  static const MemoryFolder folder({"train.txt", "valid.txt", "test.txt", "entities.dict", "relations.tsv"});
+  folder.write(bytes);
+  triples_in(folder);
+}
+
 struct LabelledFeatures {
   bool is_positive = false;
   std::vector<apps::Feature> features;
@@ -432,6 +438,7 @@ std::span<const Target> file_targets() {
       {"checkpoint", checkpoint_files},
       {"checkpoint-manifest", checkpoint_manifest},
       {"corpus", corpus},
+      {"dgl-ke-triples", dgl_ke_triples},
       {"examples", examples},
       {"kge-embeddings", kge_embeddings},
       {"kge-model", kge_model},

@@ -60,6 +60,28 @@ std::string unique_name(const std::string& what) {
   return "bench-test-" + what + "-" + std::to_string(::getpid());
 }
 
+TEST(BenchTest, SaysWhetherWhatTravelsIsEncrypted) {
+  const verbena::testing::TemporaryFolder folder;
+  const std::string file = folder.path("bench.json");
+  const std::vector<std::string> plain = {"bench",     "--operations", "write",  "--sizes", "8",
+                                          "--seconds", "0.01",         "--json", file,      "--transport"};
+  const auto expect = [&](const std::vector<std::string>& first, std::vector<std::string> more,
+                          bool encrypts) {
+    std::vector<std::string> words = first;
+    words.emplace_back(VERBENA_PROGRAM);
+    words.insert(words.end(), plain.begin(), plain.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const Ended bench = run("/usr/bin/env", words, folder.path());
+    ASSERT_EQ(bench.status, 0) << bench.err;
+    EXPECT_THAT(bench.out, HasSubstr(more[0] + (encrypts ? ", encrypted" : "") + "; the other side"));
+    EXPECT_EQ(nlohmann::json::parse(verbena::testing::contents(file)).at("encrypted"), encrypts);
+  };
+  expect({}, {"tcp"}, false);
+  expect({}, {"tcp", "--tls"}, true);
+  expect({"VERBENA_TLS=1"}, {"tcp"}, true);
+  expect({"VERBENA_TLS=1"}, {"shm"}, false);
+}
+
 TEST(BenchTest, EveryOperationIsReported) {
   const verbena::testing::TemporaryFolder folder;
   const std::string file = folder.path("bench.json");

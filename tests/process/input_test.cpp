@@ -119,7 +119,7 @@ TEST_F(InputTest, TriplesAndEmbeddings) {
   expect_refused(with({"--output-format", "openke"}),
                  "--output: " + folder_.path("entity2id.txt") + " would be written over");
   expect_refused(with({"--output-format", "dgl-ke"}),
-                 "--output: expected another folder than that of --data");
+                 "--output: " + folder_.path("entities.tsv") + " would be written over");
   verbena::testing::write_file(folder_.path("valid.txt"), "a\tr\tb\na r b\n");
   expect_refused(with({"--baseline"}), folder_.path("valid.txt") + ":2: expected head<TAB>relation<TAB>tail");
   expect_refused(with({"--servers", "2", "--workers", "2"}), folder_.path("valid.txt") + ":2: expected");

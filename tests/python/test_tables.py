@@ -1,5 +1,6 @@
 """Every operation on tables, over shared memory and over TCP."""
 
+import pathlib
 import tempfile
 import threading
 import unittest
@@ -245,6 +246,24 @@ class OverSharedMemory(unittest.TestCase):
                 self.assertEqual(table.pull([3])[0, 0], 1.5)
             with self.assertRaises(verbena.NotFoundError):
                 verbena.newest_checkpoint(folder + "/none")
+
+    def test_damaged_checkpoints(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.alone() as session:
+                table = session.table("rows", rows=10, consistency=verbena.Bsp())
+                for _ in range(2):
+                    table.push([3], [[1.5]])
+                    session.checkpoint(folder)
+                session.finish_checkpoint()
+            newest = verbena.newest_checkpoint(folder)
+            self.assertEqual(newest.damaged, ())
+            for path in pathlib.Path(newest.path).iterdir():
+                if path.suffix != ".json":
+                    path.write_bytes(path.read_bytes()[:-1])
+            older = verbena.newest_checkpoint(folder)
+            self.assertLess(older.clock, newest.clock)
+            self.assertEqual(len(older.damaged), 1)
+            self.assertIn(newest.path, older.damaged[0])
 
     def test_observer(self):
         with jobs.job(self.scheme) as place, verbena.connect(**place) as session:

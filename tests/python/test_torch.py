@@ -355,6 +355,7 @@ session.close()
                 (lambda: bag(torch.tensor([1, 2])), "offsets: where the bags begin"),
                 (lambda: bag(torch.tensor([[1, 2]]), offsets), "offsets: none is expected"),
                 (lambda: bag(torch.tensor([[0.5]])), "whole numbers are expected"),
+                (lambda: bag(torch.zeros(1, 2, dtype=torch.int64, device="meta")), "one on the device meta has none"),
                 (lambda: bag(torch.tensor([[1]]), None, torch.tensor([[1.0]])), 'per_sample_weights: .*"sum"'),
                 (lambda: bag(torch.tensor([[1]]), None, torch.tensor([1.0])), r"per_sample_weights: shape \(1, 1\)"),
                 (lambda: layers.Embedding(session, "x", 9, 2), 'layer "x": one of both is expected, lr=0.05'),

@@ -86,7 +86,7 @@ class FixedTable : public TableCore {
 
   /// The part that holds the key. REQUIRES: key < rows.
   [[nodiscard]] Part& part_of(Key key) {
-    if (is_sparse_) return part_of(protocol::KeyHash(key));
+    if (is_sparse_) return parts_.size() == 1 ? *parts_.front() : part_of(protocol::KeyHash(key));
     Part* part = last_part_;
     if (part->range.has(key)) return *part;
     return *(last_part_ = &find_part(key));

@@ -2,16 +2,13 @@
 // numbered from 0, so that an array will do. A worker names the rows of a sparse part by their keys.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <new>
 #include <span>
 
-#include "absl/container/flat_hash_map.h"
 #include "base/prefetch.hpp"
 #include "base/zeroed_array.hpp"
 #include "protocol/row.hpp"
+#include "worker/fixed/sparse_numbers.hpp"
 
 namespace verbena::worker {
 
@@ -30,8 +27,7 @@ class RowIndex {
   [[nodiscard]] std::uint32_t find(protocol::Row row) const {
     if (!is_sparse_) [[likely]]
       return array_[index_of(row)];
-    const auto found = map_.find(index_of(row));
-    return found == map_.end() || found->second.generation != generation_ ? 0 : found->second.number;
+    return sparse_.find(index_of(row));
   }
   /// The numbers by row; nullptr: of a sparse part.
   [[nodiscard]] std::uint32_t* array() const { return array_.get(); }
@@ -40,7 +36,7 @@ class RowIndex {
     if (!is_sparse_) [[likely]] {
       base::prefetch_to_write(&array_[index_of(row)]);
     } else {
-      map_.prefetch(index_of(row));
+      sparse_.prefetch(index_of(row));
     }
   }
   /// `number`: not 0. Throws std::bad_alloc.
@@ -48,7 +44,7 @@ class RowIndex {
     if (!is_sparse_) [[likely]] {
       array_[index_of(row)] = number;
     } else {
-      map_[index_of(row)] = {number, generation_};
+      sparse_.set(index_of(row), number);
     }
   }
   /// find() in one step with set(), if it has none. Returns what find() would have.
@@ -59,47 +55,27 @@ class RowIndex {
       there = number;
       return 0;
     }
-    const auto [found, is_new] = map_.try_emplace(index_of(row), Number{number, generation_});
-    if (is_new) return 0;
-    Number& there = found->second;
-    if (there.generation == generation_) return there.number;
-    there = {number, generation_};
-    return 0;
+    return sparse_.find_or_set(index_of(row), number);
   }
   void erase(protocol::Row row) {
     if (!is_sparse_) [[likely]] {
       array_[index_of(row)] = 0;
     } else {
-      map_.erase(index_of(row));
+      sparse_.erase(index_of(row));
     }
   }
   /// From now on none has one. `rows`: those that have.
   void clear(std::span<const protocol::Row> rows) {
     if (!is_sparse_) [[likely]] {
       for (const protocol::Row row : rows) array_[index_of(row)] = 0;
-      return;
-    }
-    ++generation_;
-    // Rows that have numbers again and again keep their places, until there are too many of others.
-    const std::size_t places = map_.size();
-    const std::size_t most = kMostPlaces + 4 * rows.size();
-    if (places <= most && generation_ != 0) return;
-    map_.clear();
-    try {
-      map_.reserve(std::min(places, most + rows.size()));  // it will grow so large again
-    } catch (const std::bad_alloc&) {                      // then it grows as it is used
+    } else {
+      sparse_.clear();
     }
   }
 
  private:
-  static constexpr std::size_t kMostPlaces = 1024;
-  struct Number {
-    std::uint32_t number = 0;
-    std::uint32_t generation = 0;  ///< of an earlier one: the row has no number
-  };
   base::ZeroedArray<std::uint32_t> array_;
-  absl::flat_hash_map<std::uint64_t, Number> map_;
-  std::uint32_t generation_ = 0;
+  SparseNumbers sparse_;
   bool is_sparse_;
 };
 

@@ -33,6 +33,12 @@ TEST(BenchReportTest, CurvesWhereThereAreSizesAndOneFigureWhereNot) {
   EXPECT_THAT(page, HasSubstr("<pre class=\"command\">verbena bench</pre>today, on node1"));
 }
 
+TEST(BenchReportTest, SaysOverWhatWasMeasured) {
+  const std::string page =
+      bench_report({.transport = "tcp", .encrypted = true, .other_side = "node2"}, {}, {});
+  EXPECT_THAT(page, HasSubstr("tcp, encrypted; the other side: node2"));
+}
+
 TEST(BenchReportTest, CrossoversHaveATableOfTheirOwn) {
   const bench::GatherCrossover crossover{.row_floats = 1, .pulls = {{8, 500, 700}, {16, 900, 800}}};
   const auto page = [](const std::vector<bench::GatherCrossover>& crossovers) {

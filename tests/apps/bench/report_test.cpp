@@ -68,6 +68,16 @@ TEST(ReportTest, TableHasFiguresYardsticksAndWhatIsTimed) {
   EXPECT_THAT(to_table(noted, {}), HasSubstr("Note: perftest had trouble"));
 }
 
+TEST(ReportTest, EncryptionIsSaid) {
+  const Circumstances plain{.transport = "tcp", .other_side = "node2"};
+  Circumstances encrypted = plain;
+  encrypted.encrypted = true;
+  EXPECT_TRUE(to_table(plain, {}).starts_with("tcp; the other side: node2\n"));
+  EXPECT_TRUE(to_table(encrypted, {}).starts_with("tcp, encrypted; the other side: node2\n"));
+  EXPECT_EQ(to_json(plain, {}).at("encrypted"), false);
+  EXPECT_EQ(to_json(encrypted, {}).at("encrypted"), true);
+}
+
 TEST(ReportTest, ColumnsAreAsWideAsTheLongestName) {
   Result usual = result();
   usual.posted = Posted{.requests = 5, .bytes = 1000, .doorbells = 4};

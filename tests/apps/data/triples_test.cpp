@@ -62,7 +62,8 @@ TEST_F(TriplesTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_of("a\tb\tc\na\tb\n"), HasSubstr("2: expected head<TAB>relation<TAB>tail, found \"a"));
   EXPECT_THAT(error_of("a b c\n"), HasSubstr("1: expected head<TAB>relation<TAB>tail"));
   EXPECT_THAT(error_of("a\tb\tc\td\n"), HasSubstr("1: expected head<TAB>relation<TAB>tail"));
-  EXPECT_THAT(error_of("a\tb\tc\na\t\tc\n"), HasSubstr("2: expected a name of the head, the relation and"));
+  EXPECT_THAT(error_of("a\tb\tc\na\t\tc\n"),
+              HasSubstr("2: expected a name of the head, the relation and the tail"));
   EXPECT_THAT(error_of("a\tb\tc\n\na\tb\tc\n"), HasSubstr("3: expected head<TAB>relation<TAB>tail, found"));
   EXPECT_THAT(error_of("\na\tb\tc\n"), HasSubstr("1: expected head<TAB>relation<TAB>tail"));
   EXPECT_THAT(error_of(""), HasSubstr("1: expected head<TAB>relation<TAB>tail, found the end of the file"));
@@ -157,19 +158,23 @@ TEST_F(TriplesTest, ReadsTheFilesOfOpenKE) {
             folder_.path("train2id.txt") + ":3: expected head tail relation, found \"1 2\"");
 }
 
-TEST_F(TriplesTest, OpenKESaysHowManyThereAre) {
+TEST_F(TriplesTest, OpenKENumbersNames) {
   for (const char* const name : {"train.txt", "valid.txt", "test.txt"})
     std::filesystem::remove(folder_.path(name));
   write("train2id.txt", "2\n4 1 0\n1 2 0\n");
   write("valid2id.txt", "1\n1 4 0\n");
   write("test2id.txt", "1\n1 4 2\n");
-  write("entity2id.txt", "6\nark\t0\ndove\t1\nolive branch\t2\nraven\t3\nflood\t4\nnoah\t5\n\n");
+  const std::string_view sound = "6\nraven\t3\nark\t0\ndove\t1\nolive branch 2\nflood\t4\n7\t5\n\n";
+  write("entity2id.txt", sound);
   write("relation2id.txt", "4\r\nr\t0\r\ns\t1\r\nt\t2\r\nu\t3\r\n");
   absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_THAT(graph->entity_names, ElementsAre("4", "1", "2", "0", "3", "5"));
-  EXPECT_THAT(graph->relation_names, ElementsAre("0", "2", "1", "3"));
-  EXPECT_THAT(graph->train, ElementsAre(Triple{0, 0, 1}, Triple{1, 0, 2}));
+  EXPECT_THAT(graph->entity_names, ElementsAre("ark", "dove", "olive branch", "raven", "flood", "7"));
+  EXPECT_THAT(graph->relation_names, ElementsAre("r", "s", "t", "u"));
+  EXPECT_THAT(graph->train, ElementsAre(Triple{4, 0, 1}, Triple{1, 0, 2}));
+  EXPECT_EQ(graph->format,
+            "head tail relation, by the number of triples in the first line, as OpenKE has it, entities of "
+            "entity2id.txt by number, relations of relation2id.txt by number");
   const auto error_of_names = [&](std::string_view text) {
     write("entity2id.txt", text);
     return std::string(read_triples(folder_.path().string()).status().message());
@@ -177,25 +182,131 @@ TEST_F(TriplesTest, OpenKESaysHowManyThereAre) {
   const std::string place = folder_.path("entity2id.txt");
   EXPECT_EQ(error_of_names(""), place + ":1: expected the number of entities, found \"the end of the file\"");
   EXPECT_EQ(error_of_names("ark\t0\n"), place + ":1: expected the number of entities, found \"ark\\t0\"");
+  EXPECT_EQ(error_of_names("0\n"), place + ":2: expected name<TAB>number, found \"the end of the file\"");
   EXPECT_EQ(error_of_names("4000000000\nark\t0\n"),
             place + ":1: expected the number of entities that follow, 1, found 4000000000");
+  EXPECT_EQ(error_of_names("2\nark\t0\ndove\n"), place + ":3: expected name<TAB>number, found \"dove\"");
+  EXPECT_EQ(error_of_names("2\nark\t0\n\ndove\t1\n"),
+            place + ":4: expected name<TAB>number, found \"an empty line before this\"");
+  EXPECT_EQ(error_of_names("2\nark\t0\ndove\t2\n"),
+            place + ":3: expected a number from 0 to 1 that no other entity has, found 2");
+  EXPECT_EQ(error_of_names("2\nark\t0\ndove\t0\n"),
+            place + ":3: expected a number from 0 to 1 that no other entity has, found 0");
+  EXPECT_EQ(error_of_names("2\nark\t0\nark\t1\n"),
+            place + ":3: expected a name that no other entity has, found \"ark\"");
   EXPECT_EQ(error_of_names("4\na\t0\nb\t1\nc\t2\nd\t3\n"),
-            place +
-                ":1: expected a number of entities above those of the triples, found 4, and \"4\" in a "
-                "triple");
+            folder_.path("train2id.txt") + ":2: expected a number from 0 to 3, of one of the entities of " +
+                place + ", found \"4\"");
   std::filesystem::remove(folder_.path("entity2id.txt"));
   gzFile file = gzopen(folder_.path("entity2id.txt.gz").c_str(), "wb");
   gzputs(file, "5\na\t0\nb\t1\nc\t2\nd\t3\ne\t4\n");
   gzclose(file);
+  write("relation2id.txt", "1\nr\t0\n");
+  EXPECT_EQ(read_triples(folder_.path().string()).status().message(),
+            folder_.path("test2id.txt") + ":2: expected a number from 0 to 0, of one of the relations of " +
+                folder_.path("relation2id.txt") + ", found \"2\"");
+  std::filesystem::remove(folder_.path("relation2id.txt"));
   graph = read_triples(folder_.path().string());
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_THAT(graph->entity_names, ElementsAre("4", "1", "2", "0", "3"));
+  EXPECT_THAT(graph->entity_names, ElementsAre("a", "b", "c", "d", "e"));
+  EXPECT_THAT(graph->relation_names, ElementsAre("0", "2")) << "as they come, since there is no 1";
   // A folder of names has no such files.
   write("train.txt", "dog\tisa\tmammal\n");
   write("entity2id.txt", "9\n");
   graph = read_triples(folder_.path().string());
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(graph->entity_names[0], "dog");
+}
+
+TEST_F(TriplesTest, DglKeNumbersNames) {
+  write("entities.dict", "3\tcat\n0\tanimal\n2\tdog\n1\tmammal\n4\t\"a \"\"dodo\"\"\"\n");
+  write("relations.dict", "0\tlikes\n1\tisa\n2\t\"eats\" all\n");
+  absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->entity_names, ElementsAre("animal", "mammal", "dog", "cat", "a \"dodo\""));
+  EXPECT_THAT(graph->relation_names, ElementsAre("likes", "isa", "\"eats\" all"));
+  EXPECT_THAT(graph->train, ElementsAre(Triple{2, 1, 1}, Triple{1, 1, 0}));
+  EXPECT_EQ(
+      graph->format,
+      "head<TAB>relation<TAB>tail, entities of entities.dict by name, relations of relations.dict by name");
+  // Numbers instead of names.
+  write("train.txt", "2\t1\t1\n1\t1\t0\n");
+  write("valid.txt", "3\t1\t1\n");
+  write("test.txt", "3\t0\t2\n3\t0\t5\n");
+  EXPECT_EQ(read_triples(folder_.path().string()).status().message(),
+            folder_.path("test.txt") + ":2: expected a number from 0 to 4, of one of the entities of " +
+                folder_.path("entities.dict") + ", found \"5\"");
+  write("test.txt", "3\t0\t2\n");
+  graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(facts(*graph, graph->train), ElementsAre("dog isa mammal", "mammal isa animal"));
+  EXPECT_THAT(facts(*graph, graph->test), ElementsAre("cat likes dog"));
+  // Names that are numbers are names.
+  write("entities.dict", "0\t3\n1\t2\n2\t1\n3\t0\n");
+  graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->entity_names, ElementsAre("3", "2", "1", "0"));
+  EXPECT_EQ(graph->train[0], (Triple{1, 1, 2}));
+  write("train.txt", "2\t1\t9\n1\t1\t0\n");
+  EXPECT_EQ(read_triples(folder_.path().string()).status().message(),
+            folder_.path("train.txt") + ":1: expected the name of one of the entities of " +
+                folder_.path("entities.dict") + ", found \"9\"");
+  write("entities.dict", "dog\t0\n");
+  EXPECT_EQ(read_triples(folder_.path().string()).status().message(),
+            folder_.path("entities.dict") + ":1: expected number<TAB>name, found \"dog\\t0\"");
+}
+
+TEST_F(TriplesTest, DglKesOwnFilesOfNamesAreTaken) {
+  write("entities.tsv", "0\tcat\n1\tmammal\n2\tanimal\n3\tdog\n");
+  absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->entity_names, ElementsAre("cat", "mammal", "animal", "dog"));
+  EXPECT_THAT(graph->relation_names, ElementsAre("isa", "likes")) << "as they come";
+  // Not other tables of this name.
+  for (const char* const other :
+       {"id\tlabel\ndog\ta dog\n", "dog\ta dog\n", "7\tdog\n", "0\tdog\tDog\n", ""}) {
+    write("entities.tsv", other);
+    graph = read_triples(folder_.path().string());
+    ASSERT_TRUE(graph.ok()) << graph.status() << other;
+    EXPECT_EQ(graph->entity_names[0], "dog");
+  }
+}
+
+/// As in DGL-KE's documents.
+TEST_F(TriplesTest, OtherSeparatorsAreFound) {
+  write("train.txt", "\"Beijing\",\"is_capital_of\",\"China\"\n\"Korea, North\",located_at, Asia\n");
+  write("valid.txt", "China|located_at|Asia\n");
+  write("test.txt", "Beijing;located_at;Asia\n");
+  absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(facts(*graph, graph->train),
+              ElementsAre("Beijing is_capital_of China", "Korea, North located_at Asia"));
+  EXPECT_THAT(facts(*graph, graph->valid), ElementsAre("China located_at Asia"));
+  EXPECT_EQ(graph->format, "head,relation,tail");
+  write("entities.dict", "0,\"Beijing\"\n1,\"China\" \n2,\"Korea, North\"\n3,Asia\n");
+  graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->entity_names, ElementsAre("Beijing", "China", "Korea, North", "Asia"));
+  std::filesystem::remove(folder_.path("entities.dict"));
+  EXPECT_THAT(error_of("a,b,c\nd,e\n"), HasSubstr("2: expected head,relation,tail, found \"d,e\""));
+  EXPECT_THAT(error_of("a,b,c\nd,\"e,f\n"), HasSubstr("2: expected head,relation,tail"));
+  EXPECT_THAT(error_of("a,b,c\nd,e\tf,g\n"), HasSubstr("2: expected a name of the head"));
+}
+
+TEST_F(TriplesTest, NamesThatAreNumbersAreIds) {
+  write("train.txt", "2\t1\t1\n1\t0\t0\n");
+  write("valid.txt", "2\t1\t0\n");
+  write("test.txt", "0\t0\t2\n");
+  absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->entity_names, ElementsAre("0", "1", "2"));
+  EXPECT_THAT(graph->relation_names, ElementsAre("0", "1"));
+  EXPECT_THAT(graph->train, ElementsAre(Triple{2, 1, 1}, Triple{1, 0, 0}));
+  EXPECT_THAT(graph->test, ElementsAre(Triple{0, 0, 2}));
+  write("test.txt", "0\t0\t4\n");
+  graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->entity_names, ElementsAre("2", "1", "0", "4")) << "as they come, since there is no 3";
 }
 
 TEST_F(TriplesTest, RefusesOtherFormatsByName) {

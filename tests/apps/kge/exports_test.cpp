@@ -203,20 +203,6 @@ TEST_P(ExportsTest, OpenKeComputesTheSameScores) {
   EXPECT_EQ(contents(folder_.path("relation2id.txt")), "2\nis a\t0\nhas\t1\n");
 }
 
-TEST_P(ExportsTest, RowsThatAreNamedByNumbersAreInTheirOrder) {
-  names_ = {"2", "0", "1"};
-  relation_names_ = {"0", "7"};
-  save(EmbeddingFormat::kNpy);
-  const Numbers entities = array(prefix_ + ".entities.npy", fmt::format("(3, {})", shape().dimension));
-  EXPECT_EQ(entities[0], embeddings_.entity(1)[0]);
-  EXPECT_EQ(entities[2 * shape().dimension], embeddings_.entity(0)[0]);
-  EXPECT_EQ(contents(prefix_ + ".entities.txt"), "0\n1\n2\n");
-  EXPECT_EQ(contents(prefix_ + ".relations.txt"), "0\n7\n");
-  names_ = {"0", "1", "1"};
-  save(EmbeddingFormat::kNpy);
-  EXPECT_EQ(contents(prefix_ + ".entities.txt"), "0\n1\n1\n");
-}
-
 TEST_P(ExportsTest, FilesAreNoLargerThanWasSaid) {
   for (const EmbeddingFormat format :
        {EmbeddingFormat::kText, EmbeddingFormat::kNpy, EmbeddingFormat::kSafetensors,

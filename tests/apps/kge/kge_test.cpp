@@ -207,8 +207,8 @@ TEST_F(KgeTest, ExportsAllRowsOfAFolderOfOpenKe) {
   const nlohmann::json parameters = nlohmann::json::parse(contents(path("out/model.json")));
   EXPECT_THAT(parameters.at("ent_re_embeddings.weight"), ::testing::SizeIs(6));
   EXPECT_THAT(parameters.at("rel_re_embeddings.weight"), ::testing::SizeIs(3));
-  EXPECT_EQ(contents(path("out/entity2id.txt")), "6\n0\t0\n1\t1\n2\t2\n3\t3\n4\t4\n5\t5\n");
-  EXPECT_EQ(contents(path("out/relation2id.txt")), "3\n0\t0\n1\t1\n2\t2\n");
+  EXPECT_EQ(contents(path("out/entity2id.txt")), contents(path("openke/entity2id.txt")));
+  EXPECT_EQ(contents(path("out/relation2id.txt")), contents(path("openke/relation2id.txt")));
   // The rows are in the order of the numbers: as text, each has its name.
   std::vector<std::string> as_text = {"--data", path("openke"), "--dimension",    "4",       "--seed",
                                       "7",      "--output",     path("out/text"), "--model", "complex"};
@@ -216,12 +216,13 @@ TEST_F(KgeTest, ExportsAllRowsOfAFolderOfOpenKe) {
   std::istringstream lines(contents(path("out/text.entities.tsv")));
   std::string line;
   std::getline(lines, line);
-  for (int n = 0; n < 6; ++n) {
-    std::size_t entity = 0;
+  for (std::size_t n = 0; n < 6; ++n) {
+    std::string entity;
     double first = 0;
     std::getline(lines, line);
     std::istringstream(line) >> entity >> first;
-    EXPECT_NEAR(parameters.at("ent_re_embeddings.weight").at(entity).at(0).get<double>(), first, 1e-6);
+    EXPECT_EQ(entity, std::string(1, "abcdef"[n]));
+    EXPECT_NEAR(parameters.at("ent_re_embeddings.weight").at(n).at(0).get<double>(), first, 1e-6);
   }
   // The data set has files of the same names.
   const std::string refused = "--output: expected another folder than that of --data";
