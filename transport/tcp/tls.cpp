@@ -215,6 +215,16 @@ std::ptrdiff_t Tls::receive(std::span<std::byte> bytes) {
   return result > 0 ? result : outcome(result, /*is_sending=*/false);
 }
 
+std::ptrdiff_t Tls::shake_hands() {
+  sends_after_receiving_ = waits_to_send_ = false;
+  may_take_ = true;
+  ERR_clear_error();
+  const int result = SSL_do_handshake(ssl_);
+  if (result == 1) return 0;
+  const std::ptrdiff_t error = outcome(result, /*is_sending=*/false);
+  return error == 0 ? -ECONNRESET : error;
+}
+
 std::ptrdiff_t Tls::send(std::span<const iovec> parts) {
   std::span<const std::byte> record;
   if (!parts.empty()) record = {static_cast<const std::byte*>(parts[0].iov_base), parts[0].iov_len};

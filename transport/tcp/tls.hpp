@@ -68,6 +68,7 @@ class Tls {
   // See Channel. An error of TLS itself, such as bytes that were changed on the way, is EBADMSG.
   std::ptrdiff_t receive(std::span<std::byte> bytes);
   std::ptrdiff_t send(std::span<const iovec> parts);
+  std::ptrdiff_t shake_hands();
   void may_take(bool may) { may_take_ = may; }
 
   /// Something of TLS's own has to be sent before anything can be received.
