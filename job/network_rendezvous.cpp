@@ -563,8 +563,8 @@ class NetworkRendezvous::Guest final : public Talk {
 absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const Options& options,
                                                                            milliseconds patience,
                                                                            const Stopped& stopped) {
-  absl::StatusOr<std::unique_ptr<transport::Transport>> made =
-      transport::make_tcp_transport({.secret = options.secret, .max_message_bytes = kMessageBytes});
+  absl::StatusOr<std::unique_ptr<transport::Transport>> made = transport::make_tcp_transport(
+      {.secret = options.secret, .tls = options.tls, .max_message_bytes = kMessageBytes});
   if (!made.ok()) return made.status();
   std::unique_ptr<Talk> talk;
   if (options.rank == 0) {

@@ -20,6 +20,7 @@
 #include <optional>
 #include <random>
 #include <thread>
+#include <type_traits>
 #include <variant>
 
 #include "base/word_copy.hpp"
@@ -421,7 +422,10 @@ class RawPeer {
       if (sent > 0) words = words.subspan(static_cast<std::size_t>(sent));
     }
   }
-  void say(const auto& words) const { say(tcp::bytes_said(words)); }
+  template <class Words>
+  requires(std::is_trivially_copyable_v<Words>) void say(const Words& words) const {
+    say(tcp::bytes_said(words));
+  }
   /// False: the listener has hung up before it said so much.
   bool hear(std::span<std::byte> words) const {
     while (!words.empty()) {

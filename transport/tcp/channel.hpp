@@ -29,6 +29,8 @@ class Channel {
   Channel& operator=(Channel&&) = default;
 
   [[nodiscard]] int socket() const { return socket_.get(); }
+  /// The socket, if nothing is encrypted on it.
+  base::FileDescriptor release() { return std::move(socket_); }
   void reset() {
     tls_.reset();
     socket_.reset();

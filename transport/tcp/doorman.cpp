@@ -115,6 +115,9 @@ void Doorman::hear(Stranger& stranger) {
     if (count == -EAGAIN) return;
     if (count <= 0) return refuse(stranger, "it went before it had proved itself");
     stranger.received += static_cast<std::size_t>(count);
+    if (stranger.stage == Stranger::Stage::kGreeting &&
+        !can_be_greeting(stranger.greeting, stranger.received))
+      return refuse(stranger, "it is not of this program's version");
     if (!stranger.awaited().empty()) continue;
     stranger.received = 0;
     const bool is_last = stranger.stage == Stranger::Stage::kIntroduction;

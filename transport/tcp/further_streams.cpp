@@ -112,7 +112,8 @@ absl::Status FurtherStreams::shake_hands(Stream& stream) {
 void FurtherStreams::on_ready(Stream& stream) {
   if (!is_awaiting_) {
     std::size_t most = 1;  // a header, or what only makes the kernel acknowledge something
-    if (const absl::Status received = receive(stream, most); !received.ok()) note_broken(stream, received);
+    if (const absl::Status received = receive(stream, most); !received.ok())
+      return user_.on_stream_failed(received);
     watch();
   }
   // What it has received belongs to a later payload. Nothing more is received, so nothing else would tell.

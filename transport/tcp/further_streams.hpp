@@ -50,6 +50,8 @@ class StreamsUser {
                                  std::span<const std::byte> bytes) = 0;
   /// There is something to receive or to send. It may destroy the streams.
   virtual void on_stream_ready() = 0;
+  /// The peer has sent what it may not. It may destroy the streams.
+  virtual void on_stream_failed(const absl::Status& why) = 0;
   /// All that were asked for have been opened, or will not be.
   virtual void on_streams_opened() = 0;
 

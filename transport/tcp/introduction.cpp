@@ -51,6 +51,10 @@ TlsKey key_of(const Greeting& greeting, const Challenge& challenge, const Introd
   return prove(&secret, kKeyRole, {bytes_said(greeting), bytes_said(challenge), bytes_said(introduction)});
 }
 
+bool can_be_greeting(const Greeting& greeting, std::size_t bytes) {
+  return bytes < offsetof(Greeting, encrypts) || (greeting.magic == kMagic && greeting.version == kVersion);
+}
+
 absl::Status check(const Greeting& greeting) {
   const bool good = greeting.magic == kMagic && greeting.version == kVersion && greeting.encrypts <= 1 &&
                     greeting.credits > 0 && greeting.credits <= kMostCredits;

@@ -90,6 +90,8 @@ void sign(Introduction& introduction, const Greeting& greeting, const Challenge&
 TlsKey key_of(const Greeting& greeting, const Challenge& challenge, const Introduction& introduction,
               const Secret& secret);
 
+/// Whether the first so many bytes of it can be of one: whoever says something else may never say all of it.
+bool can_be_greeting(const Greeting& greeting, std::size_t bytes);
 /// What a listener thinks of a greeting, and then of an introduction.
 absl::Status check(const Greeting& greeting);
 absl::Status check(const Introduction& introduction, const Greeting& greeting, const Challenge& challenge,

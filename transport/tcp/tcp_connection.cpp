@@ -151,6 +151,10 @@ void TcpConnection::add_stream(Channel channel) {
   if (const absl::Status added = streams_.add(std::move(channel)); !added.ok()) fail({.reason = added});
 }
 
+void TcpConnection::on_stream_failed(const absl::Status& why) {
+  fail({.reason = why, .parts_well = true});
+}
+
 void TcpConnection::on_streams_opened() {
   if (terms_.listener && streams_.count() > 0)
     spdlog::info("{}: what is long travels over {} streams", peer_name(), streams_.count());

@@ -110,6 +110,7 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
     return place(header, offset, bytes);
   }
   void on_stream_ready() override { progress(); }
+  void on_stream_failed(const absl::Status& why) override;
   void on_streams_opened() override;
   bool receive_elsewhere(std::size_t most);
   absl::Status answer(const Frame& question);

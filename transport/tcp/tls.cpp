@@ -175,6 +175,7 @@ Tls::~Tls() {
 std::ptrdiff_t Tls::take(std::span<std::byte> bytes) {
   if (untaken_.empty()) {
     if (!may_take_) return -EAGAIN;
+    if (takes_exactly_) return tcp::receive(socket_, bytes);
     taken_.resize(kTakenBytes);
     const std::ptrdiff_t count = tcp::receive(socket_, taken_);
     if (count <= 0) return count;
