@@ -568,8 +568,8 @@ std::string hear_line(LineChannel& channel, const std::function<bool()>& stopped
 
 absl::Status encrypt(LineChannel& channel, const transport::tcp::TlsContext& context,
                      const transport::tcp::TlsKey& key, const std::function<bool()>& stopped) {
-  absl::StatusOr<bool> is_encrypted = channel.encrypt(context, key, transport::tcp::TlsEnd::kConnector);
-  if (!is_encrypted.ok()) return is_encrypted.status();
+  RETURN_IF_ERROR(channel.encrypt(context, key, transport::tcp::TlsEnd::kConnector));
+  absl::StatusOr<bool> is_encrypted = false;
   const bool heard = wait_for_words(channel, stopped, [&] {
     is_encrypted = channel.shake_hands();
     return !is_encrypted.ok() || *is_encrypted;

@@ -162,10 +162,13 @@ TEST_F(NetworkRendezvousTest, WhatWasChangedOnTheWayEndsAnEncryptedMeeting) {
   options.place.port = proxy.port();
   const Joined guest = NetworkRendezvous::join(options, seconds(30), does_not_stop);
   ASSERT_TRUE(guest.ok()) << guest.status();
+  meet({host->get(), guest->get()});
   ASSERT_TRUE((*guest)->put("long", std::string(100'000, 'x')).ok());
-  std::thread other([&] { EXPECT_FALSE(fence(**host).ok()); });
+  absl::Status heard_by_host;
+  std::thread other([&] { heard_by_host = fence(**host); });
   EXPECT_FALSE(fence(**guest).ok());
   other.join();
+  EXPECT_THAT(std::string(heard_by_host.message()), HasSubstr("has changed or replaced it"));
   wait_for_ends(2);
 }
 
