@@ -1041,8 +1041,14 @@ TEST_P(TcpStreamsTest, WhenOneStreamBreaksTheConnectionEndsOnce) {
       ASSERT_TRUE(pump({&*client_, &*server_}, [&] {
         return client_->count(Kind::kDisconnected) == 1 && server_->count(Kind::kDisconnected) == 1;
       }));
+      const absl::Status both = absl::UnavailableError(
+          fmt::format("{}; {}", std::string(client_->connection->status().message()),
+                      std::string(server_->connection->status().message())));
       EXPECT_FALSE(client_->connection->status().ok());
       EXPECT_FALSE(server_->connection->status().ok());
+      if (broken > 0) {
+        EXPECT_THAT(std::string(both.message()), HasSubstr("one of its streams"));
+      }
       pump_for({&*client_, &*server_}, milliseconds(20));
       EXPECT_EQ(client_->count(Kind::kDisconnected), 1U);
     }
