@@ -61,6 +61,12 @@ absl::Status listen_at(transport::Transport& transport, transport::HostPort plac
   return transport.listen("tcp:" + to_string(place));
 }
 
+/// Of a connection that has ended, for people.
+std::string how_it_went(const Connection& connection) {
+  if (absl::IsDataLoss(connection.status())) return std::string(connection.status().message());
+  return "it crashed, was killed, or its host is gone";
+}
+
 }  // namespace
 
 /// What one process has to say to another, in messages, and what it hears from it, in lines.
@@ -429,10 +435,10 @@ class NetworkRendezvous::Host final : public Talk {
       Seat& seat = seats_[rank];
       if (!seat.wire || &seat.wire->connection() != &connection) continue;
       const std::string who = name_of(rank);
+      const std::string how = how_it_went(connection);
       seat.wire.reset();
       if (std::exchange(seat.has_left, true) || seat.is_dismissed) return;
-      const std::string why =
-          fmt::format("rank {} ({}) is gone: it crashed, was killed, or its host is gone", rank, who);
+      const std::string why = fmt::format("rank {} ({}) is gone: {}", rank, who, how);
       if (seat.is_outlived) {
         if (listener_.on_gone) listener_.on_gone(rank, why);
         return;
@@ -544,8 +550,8 @@ class NetworkRendezvous::Guest final : public Talk {
     if (event.kind == Event::Kind::kMessage)
       static_cast<void>(wire_.hear(event.message, [&](std::string_view line) { hear(line); }));
     if (event.kind == Event::Kind::kDisconnected && is_watched_)
-      lose(fmt::format("rank 0 ({}) is gone: it crashed, was killed, or its host is gone",
-                       wire_.connection().peer_name()));
+      lose(fmt::format("rank 0 ({}) is gone: {}", wire_.connection().peer_name(),
+                       how_it_went(wire_.connection())));
   }
   void on_time(TimePoint now) override {
     if (!lost_.empty() && now >= ends_at_) end(lost_);
@@ -563,8 +569,8 @@ class NetworkRendezvous::Guest final : public Talk {
 absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const Options& options,
                                                                            milliseconds patience,
                                                                            const Stopped& stopped) {
-  absl::StatusOr<std::unique_ptr<transport::Transport>> made =
-      transport::make_tcp_transport({.secret = options.secret, .max_message_bytes = kMessageBytes});
+  absl::StatusOr<std::unique_ptr<transport::Transport>> made = transport::make_tcp_transport(
+      {.secret = options.secret, .tls = options.tls, .max_message_bytes = kMessageBytes});
   if (!made.ok()) return made.status();
   std::unique_ptr<Talk> talk;
   if (options.rank == 0) {

@@ -13,7 +13,8 @@
 //               {"dismissed": why}      to a process that is to end, and whose end does not matter
 //               {"bye": true}           it ends on purpose, and nobody watches any more
 //
-// The connections are those of the tcp transport: both ends have proved that they have the secret.
+// The connections are those of the tcp transport: both ends have proved that they have the secret, and with
+// TLS what they say is encrypted.
 #pragma once
 
 #include <chrono>
@@ -41,6 +42,7 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
     std::uint32_t rank = 0;
     std::uint32_t size = 1;                                     ///< REQUIRES: rank < size
     std::shared_ptr<const transport::Secret> secret = nullptr;  ///< nullptr: whoever comes may take part
+    bool tls = false;  ///< what they say is encrypted; the same for all, and it needs a secret
     /// Those who lose one that has not said that it ends do not end at once: each may find out for itself,
     /// and say what that means.
     std::chrono::milliseconds grace{3000};
@@ -51,7 +53,8 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   };
 
   /// Waits for rank 0. DEADLINE_EXCEEDED, or NOT_FOUND if its host was never known; CANCELLED when stopped;
-  /// ALREADY_EXISTS if someone else listens at rank 0's place; PERMISSION_DENIED if the secrets differ. If
+  /// ALREADY_EXISTS if someone else listens at rank 0's place; PERMISSION_DENIED if the secrets differ;
+  /// FAILED_PRECONDITION if only one of the two encrypts. If
   /// rank 0 says that this process cannot be of its job, the first fence() returns INVALID_ARGUMENT.
   static absl::StatusOr<std::unique_ptr<NetworkRendezvous>> join(const Options& options,
                                                                  std::chrono::milliseconds patience,

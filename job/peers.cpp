@@ -184,7 +184,8 @@ absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const Meeting& meetin
           NetworkRendezvous::join({.place = meeting.place,
                                    .rank = meeting.rank,
                                    .size = meeting.processes,
-                                   .secret = *std::move(secret)},
+                                   .secret = *std::move(secret),
+                                   .tls = options.tls},
                                   patience, stopped);
       if (!joined.ok()) return joined.status();
       return *std::move(joined);

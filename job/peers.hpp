@@ -27,7 +27,7 @@ struct PeerOptions {
   std::optional<std::uint32_t> processes = std::nullopt;
   std::string secret_file;  ///< empty: VERBENA_SECRET_FILE
   bool no_secret = false;   ///< or VERBENA_NO_SECRET=1
-  bool tls = false;         ///< so that there has to be a secret
+  bool tls = false;         ///< they meet encrypted, so that there has to be a secret
 };
 
 /// "HOST:PORT", both of them. INVALID_ARGUMENT.

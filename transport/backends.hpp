@@ -43,6 +43,7 @@ struct BackendOptions {
   bool tls = false;              ///< encrypt what travels; as NetworkOptions::tls
   std::string device = {};       ///< as RdmaDevice has it; empty: the first that can be used
   std::uint8_t device_port = 0;  ///< 0: the first that can be used
+  std::uint32_t streams = 0;     ///< over which a connection's long payloads travel; 0: the backend chooses
   /// There are more threads than cores: a wait() that looks for work before it blocks takes a core from
   /// threads that have work. Only where Backend::leaves_cores.
   bool shares_cores = false;

@@ -692,7 +692,10 @@ class Examination {
     const Trial& trial = facts_.tcp_trial;
     result_.tcp = trial.status.ok();
     if (trial.status.ok()) {
-      add("tcp", Level::kOk, "tried, works; between hosts of which one has no RDMA device, a job takes it");
+      add("tcp", Level::kOk,
+          "tried, works; between hosts of which one has no RDMA device, a job takes it, over up to 4 streams "
+          "a "
+          "connection (--streams)");
       return;
     }
     add("tcp", Level::kProblem, fmt::format("tried, and failed when {}", trial.step))

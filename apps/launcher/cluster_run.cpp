@@ -276,7 +276,7 @@ absl::Status ClusterProcess::prepare() {
   if (!outputs.ok()) return outputs.status();
   outputs_ = *std::move(outputs);
   absl::StatusOr<std::unique_ptr<Leader>> leader =
-      Leader::listen(others_.one_host(), others_.members, run_.job.transport.secret);
+      Leader::listen(others_.one_host(), others_.members, run_.job.transport.secret, run_.job.transport.tls);
   if (!leader.ok()) return leader.status();
   leader_ = *std::move(leader);
   RETURN_IF_ERROR(share_configurations());
@@ -305,9 +305,9 @@ absl::Status ClusterProcess::decide_transport() {
 }
 
 absl::Status ClusterProcess::open_link() {
-  absl::StatusOr<std::unique_ptr<LeaderLink>> link =
-      LeaderLink::connect(leaders_address_, rank(), others_.hosts[0] == others_.hosts[rank()],
-                          *run_.job.transport.secret, job::kMeetingPatience, [this] { return stopped(); });
+  absl::StatusOr<std::unique_ptr<LeaderLink>> link = LeaderLink::connect(
+      leaders_address_, rank(), others_.hosts[0] == others_.hosts[rank()], *run_.job.transport.secret,
+      job::kMeetingPatience, [this] { return stopped(); }, run_.job.transport.tls);
   if (!link.ok()) return link.status();
   link_ = *std::move(link);
   return absl::OkStatus();

@@ -28,6 +28,7 @@ std::vector<std::string> common_arguments(const JobOptions& job) {
   if (transport.tls) arguments.emplace_back("--tls");
   if (!transport.device.empty()) arguments.push_back(flag("device", transport.device));
   if (transport.device_port != 0) arguments.push_back(flag("device-port", transport.device_port));
+  if (transport.streams != 0) arguments.push_back(flag("streams", transport.streams));
   if (!transport.network.empty()) arguments.push_back(flag("network", transport.network));
   if (job.replicas > 0) arguments.push_back(flag("replicas", job.replicas));
   if (job.budget_mb_per_s > 0) arguments.push_back(flag("budget", job.budget_mb_per_s));

@@ -703,13 +703,16 @@ std::string effective(const JobOptions& options) {
   if (checkpoints.restarts > 0) saving += fmt::format(" --restarts={}", checkpoints.restarts);
   return fmt::format(
       "--servers={}{} --workers={} --threads={} --consistency={} --read-path={} --gather={} --spin={} "
-      "--transport={}{} --device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} "
+      "--transport={}{} --device={} --device-port={}{} --server-threads={} --lanes={} --job={} "
+      "--addresses={} "
       "--network={} "
       "--budget={} --silence-timeout={}{}{}{}{}",
       options.servers, options.replicas == 0 ? "" : fmt::format(" --replicas={}", options.replicas),
       options.workers, options.threads, options.consistency, options.read_path, options.gather, options.spin,
       options.transport.transport, options.transport.tls ? " --tls" : "", options.transport.device,
-      options.transport.device_port, options.chosen_server_threads(), options.chosen_lanes(), options.job,
+      options.transport.device_port,
+      options.transport.streams == 0 ? "" : fmt::format(" --streams={}", options.transport.streams),
+      options.chosen_server_threads(), options.chosen_lanes(), options.job,
       absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
       options.silence_timeout_ms, options.outlives_workers ? " --outlive-workers" : "",
       options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="), saving);

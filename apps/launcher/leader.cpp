@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "apps/report/exit_status.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -42,9 +44,15 @@ constexpr auto kLongestPoll = std::chrono::milliseconds(1000);
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
 
-// The role of the side that proves.
-constexpr std::string_view kLeaderRole = "verbena leader";
-constexpr std::string_view kMemberRole = "verbena member";
+// The role of the side that proves, without encryption and with it: so the proof is also over that.
+constexpr std::array<std::string_view, 2> kLeaderRoles = {"verbena leader", "verbena leader, encrypting"};
+constexpr std::array<std::string_view, 2> kMemberRoles = {"verbena member", "verbena member, encrypting"};
+/// The role of neither: the proof is a key of both.
+constexpr std::string_view kKeyRole = "verbena leader key";
+
+std::string_view role_of(const std::array<std::string_view, 2>& roles, bool encrypts) {
+  return roles[encrypts ? 1 : 0];
+}
 
 std::string hex(std::span<const std::byte> bytes) {
   return absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -181,16 +189,21 @@ bool parse_number(std::string_view text, auto& number) {
 
 /// Adds the part of a line that has arrived to `line`, and not a byte more, because other code reads what
 /// follows. False if the other end has closed.
-bool read_line(int descriptor, std::string& line) {
-  char byte = 0;
+bool read_line(LineChannel& channel, std::string& line) {
+  std::array<std::byte, 1> byte{};
   while (!line.ends_with('\n') && line.size() <= kLongestIntroduction) {
-    const ssize_t got = ::read(descriptor, &byte, 1);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return true;
+    const std::ptrdiff_t got = channel.receive(byte);
+    if (got == -EAGAIN) return true;
     if (got <= 0) return false;
-    line += byte;
+    line += std::to_integer<char>(byte[0]);
   }
   return true;
+}
+
+/// nullptr if nothing is to be encrypted.
+absl::StatusOr<std::unique_ptr<const transport::tcp::TlsContext>> context_if(bool tls) {
+  if (!tls) return std::unique_ptr<const transport::tcp::TlsContext>();
+  return transport::tcp::TlsContext::create();
 }
 
 }  // namespace
@@ -198,7 +211,10 @@ bool read_line(int descriptor, std::string& line) {
 // --- the leader
 
 absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::vector<Member> members,
-                                                       std::shared_ptr<const transport::Secret> secret) {
+                                                       std::shared_ptr<const transport::Secret> secret,
+                                                       bool tls) {
+  absl::StatusOr<std::unique_ptr<const transport::tcp::TlsContext>> context = context_if(tls);
+  if (!context.ok()) return context.status();
   absl::StatusOr<std::pair<int, std::uint16_t>> listener = listen_at(loopback_only ? "127.0.0.1" : "::");
   if (!listener.ok() && !loopback_only) listener = listen_at("0.0.0.0");  // for a host without IPv6
   if (!listener.ok()) return listener.status();
@@ -209,22 +225,18 @@ absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::
     return absl::UnavailableError("this host has no network interface that other hosts could reach");
   }
   std::string address = fmt::format("{};{}", absl::StrJoin(hosts, ","), listener->second);
-  return std::unique_ptr<Leader>(
-      new Leader(listener->first, std::move(address), std::move(secret), std::move(members)));
+  return std::unique_ptr<Leader>(new Leader(listener->first, std::move(address), std::move(secret),
+                                            *std::move(context), std::move(members)));
 }
 
 Leader::Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
-               std::vector<Member> members)
-    : listener_(listener), address_(std::move(address)), secret_(std::move(secret)) {
+               std::unique_ptr<const transport::tcp::TlsContext> tls, std::vector<Member> members)
+    : listener_(listener), address_(std::move(address)), secret_(std::move(secret)), tls_(std::move(tls)) {
   for (Member& member : members) seats_.emplace_back().member = std::move(member);
 }
 
 Leader::~Leader() {
   ::close(listener_);
-  for (const Stranger& stranger : strangers_) ::close(stranger.descriptor);
-  for (const Seat& seat : seats_) {
-    if (seat.descriptor >= 0) ::close(seat.descriptor);
-  }
 }
 
 void Leader::run(RunMonitor& monitor) {
@@ -280,9 +292,9 @@ void Leader::add_copies(RunStatus& status) const {
 
 void Leader::wait(const RunMonitor& monitor, std::chrono::milliseconds patience) const {
   std::vector<pollfd> wanted = {{listener_, POLLIN, 0}};
-  for (const Stranger& stranger : strangers_) wanted.push_back({stranger.descriptor, POLLIN, 0});
+  for (const Stranger& stranger : strangers_) wanted.push_back({stranger.channel.descriptor(), POLLIN, 0});
   for (const Seat& seat : seats_) {
-    wanted.push_back({seat.gone || seat.ended ? -1 : seat.descriptor, POLLIN, 0});
+    wanted.push_back({seat.gone || seat.ended ? -1 : seat.channel.descriptor(), POLLIN, 0});
   }
   monitor.add_descriptors(wanted);
   if (survival_ != nullptr) survival_->add_descriptors(wanted);
@@ -303,7 +315,7 @@ void Leader::accept() {
     }
     if (strangers_.size() >= seats_.size() + kMostStrangers) send_one_away();
     tune(descriptor);
-    strangers_.push_back({.descriptor = descriptor, .deadline = Clock::now() + kIntroduction});
+    strangers_.push_back({.channel = LineChannel(descriptor), .deadline = Clock::now() + kIntroduction});
   }
 }
 
@@ -311,28 +323,33 @@ void Leader::send_one_away() {
   const auto silent = std::find_if(strangers_.begin(), strangers_.end(),
                                    [](const Stranger& each) { return !each.challenged; });
   const auto one = silent == strangers_.end() ? strangers_.begin() : silent;
-  ::close(one->descriptor);
   strangers_.erase(one);
 }
 
 void Leader::hear_strangers() {
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-    const bool open = read_line(stranger->descriptor, stranger->said);
-    const bool whole = stranger->said.ends_with('\n');
-    const std::string line = whole ? std::exchange(stranger->said, {}) : "";
-    if (whole && !stranger->challenged &&
-        challenge(*stranger, std::string_view(line).substr(0, line.size() - 1))) {
-      ++stranger;
-    } else if (whole && seat(*stranger, std::string_view(line).substr(0, line.size() - 1))) {
-      stranger = strangers_.erase(stranger);
-    } else if (whole || !open || stranger->said.size() > kLongestIntroduction ||
-               Clock::now() >= stranger->deadline) {
-      ::close(stranger->descriptor);
-      stranger = strangers_.erase(stranger);
-    } else {
-      ++stranger;
-    }
+    const bool stays = hear(*stranger) && Clock::now() < stranger->deadline;
+    stranger = stays ? std::next(stranger) : strangers_.erase(stranger);
   }
+}
+
+/// False: it is no stranger any more, or it is sent away.
+bool Leader::hear(Stranger& stranger) {
+  while (!stranger.proven) {
+    const bool open = read_line(stranger.channel, stranger.said);
+    if (!stranger.said.ends_with('\n')) return open && stranger.said.size() <= kLongestIntroduction;
+    std::string line = std::exchange(stranger.said, {});
+    line.pop_back();
+    if (!(stranger.challenged ? believe(stranger, line) : challenge(stranger, line))) return false;
+  }
+  const absl::StatusOr<bool> is_encrypted = stranger.channel.shake_hands();
+  if (!is_encrypted.ok()) {
+    spdlog::warn("{} is sent away: {}", seats_[stranger.rank].member.name,
+                 std::string(is_encrypted.status().message()));
+    return false;
+  }
+  if (*is_encrypted) seat(stranger);
+  return !*is_encrypted;
 }
 
 /// Answers a member's first line with a challenge. False if the line is not what a member sends first.
@@ -345,36 +362,46 @@ bool Leader::challenge(Stranger& stranger, std::string_view line) {
   }
   stranger.ours = *nonce;
   stranger.challenged = true;
-  const transport::Proof proof =
-      proof_of(*secret_, kLeaderRole, stranger.rank, stranger.theirs, stranger.ours);
-  // These few bytes, and the bytes of a welcome, fit into the empty socket buffer.
-  return job::write_all(stranger.descriptor, fmt::format("{} {}\n", hex(stranger.ours), hex(proof))).ok();
+  const transport::Proof proof = proof_of(*secret_, role_of(kLeaderRoles, tls_ != nullptr), stranger.rank,
+                                          stranger.theirs, stranger.ours);
+  // These few bytes, and the bytes of a handshake and a welcome, fit into the empty socket buffer.
+  return stranger.channel.write(fmt::format("{} {}\n", hex(stranger.ours), hex(proof))).ok();
 }
 
-/// Takes the stranger in as a member. False if it has not proved that, or if the member has come already.
-bool Leader::seat(const Stranger& stranger, std::string_view line) {
+/// False if the stranger has not proved that it is a member, or if the member has come already.
+bool Leader::believe(Stranger& stranger, std::string_view line) {
   const std::uint32_t rank = stranger.rank;
-  if (!stranger.challenged ||
-      !is_proof_of(line, *secret_, kMemberRole, rank, stranger.theirs, stranger.ours) ||
+  if (!is_proof_of(line, *secret_, role_of(kMemberRoles, tls_ != nullptr), rank, stranger.theirs,
+                   stranger.ours) ||
       rank >= seats_.size() || seats_[rank].came) {
     return false;
   }
-  Seat& seat = seats_[rank];
-  seat.came = true;
-  seat.descriptor = stranger.descriptor;
-  job::write_all(seat.descriptor, kWelcome).IgnoreError();
-  if (stopped_at_) job::write_all(seat.descriptor, kStop).IgnoreError();
-  return true;
+  stranger.proven = true;
+  if (tls_ == nullptr) return true;
+  const transport::tcp::TlsKey key = proof_of(*secret_, kKeyRole, rank, stranger.theirs, stranger.ours);
+  return stranger.channel.encrypt(*tls_, key, transport::tcp::TlsEnd::kListener).ok();
+}
+
+/// Takes the stranger in as a member, unless another one has been quicker.
+void Leader::seat(Stranger& stranger) {
+  Seat& seat = seats_[stranger.rank];
+  if (std::exchange(seat.came, true)) return;
+  seat.channel = std::move(stranger.channel);
+  seat.channel.write(kWelcome).IgnoreError();
+  if (stopped_at_) seat.channel.write(kStop).IgnoreError();
 }
 
 void Leader::hear_members(RunMonitor& monitor) {
   for (Seat& seat : seats_) {
-    if (seat.descriptor < 0 || seat.gone) continue;
-    const bool open =
-        seat.lines.read(seat.descriptor, [&](std::string_view line) { on_line(seat, line, monitor); });
-    if (!open && !seat.ended)
+    if (!seat.channel.is_open() || seat.gone) continue;
+    const absl::StatusOr<bool> open =
+        seat.channel.read([&](std::string_view line) { on_line(seat, line, monitor); });
+    if (!open.ok()) {
+      lose(seat, fmt::format("is lost: {}", std::string(open.status().message())), monitor);
+    } else if (!*open && !seat.ended) {
       lose(seat, "ended without a word: it crashed, was killed, or its host is gone", monitor);
-    seat.gone |= !open;
+    }
+    seat.gone |= !open.value_or(false);
   }
   if (survival_ != nullptr) {
     for (const Survival::Loss& loss : survival_->take_losses()) lose(seats_[loss.rank], loss.why, monitor);
@@ -423,9 +450,9 @@ void Leader::lose(Seat& seat, const std::string& why, RunMonitor& monitor) {
 /// The run goes on without it. If it goes on, too, it ends by this.
 void Leader::let_go(Seat& seat) {
   seat.gone = true;
-  if (seat.descriptor < 0) return;
-  job::write_all(seat.descriptor, kStop).IgnoreError();
-  ::shutdown(seat.descriptor, SHUT_WR);
+  if (!seat.channel.is_open()) return;
+  seat.channel.write(kStop).IgnoreError();
+  seat.channel.end_sending();
 }
 
 /// Another copy of its server has ended as it should. The one before this one may have been lost before it
@@ -479,8 +506,8 @@ void Leader::check_time(RunMonitor& monitor) {
 void Leader::stop_all() {
   if (stopped_at_) return;
   stopped_at_ = Clock::now();
-  for (const Seat& seat : seats_) {
-    if (seat.descriptor >= 0 && !seat.gone) job::write_all(seat.descriptor, kStop).IgnoreError();
+  for (Seat& seat : seats_) {
+    if (seat.channel.is_open() && !seat.gone) seat.channel.write(kStop).IgnoreError();
   }
 }
 
@@ -514,43 +541,79 @@ int try_to_connect(const Endpoint& place, const std::function<bool()>& stopped) 
   return -1;
 }
 
-/// The next line, if it comes soon; else empty.
-std::string hear_line(int descriptor, const std::function<bool()>& stopped) {
+/// Waits for the other end's words, until `heard` or for a while. False: they have not come.
+bool wait_for_words(const LineChannel& channel, const std::function<bool()>& stopped,
+                    const std::function<bool()>& heard) {
   const auto deadline = std::chrono::steady_clock::now() + kAttempt;
-  std::string line;
-  while (!stopped() && std::chrono::steady_clock::now() < deadline) {
-    pollfd readable = {descriptor, POLLIN, 0};
+  while (!heard()) {
+    if (stopped() || std::chrono::steady_clock::now() >= deadline) return false;
+    pollfd readable = {channel.descriptor(), POLLIN, 0};
     ::poll(&readable, 1, static_cast<int>(kSlice.count()));
-    if (!read_line(descriptor, line)) return "";
-    if (line.ends_with('\n')) return line.substr(0, line.size() - 1);
   }
-  return "";
+  return true;
 }
 
-/// Exchanges the proofs. True if the other end is the leader, and it has sent its welcome.
-bool introduce(int descriptor, const transport::Secret& secret, std::uint32_t rank,
-               const std::function<bool()>& stopped) {
+/// The next line, if it comes soon; else empty.
+std::string hear_line(LineChannel& channel, const std::function<bool()>& stopped) {
+  std::string line;
+  bool open = true;
+  const bool heard = wait_for_words(channel, stopped, [&] {
+    open = read_line(channel, line);
+    return !open || line.ends_with('\n');
+  });
+  if (!heard || !line.ends_with('\n')) return "";
+  line.pop_back();
+  return line;
+}
+
+absl::Status encrypt(LineChannel& channel, const transport::tcp::TlsContext& context,
+                     const transport::tcp::TlsKey& key, const std::function<bool()>& stopped) {
+  RETURN_IF_ERROR(channel.encrypt(context, key, transport::tcp::TlsEnd::kConnector));
+  absl::StatusOr<bool> is_encrypted = false;
+  const bool heard = wait_for_words(channel, stopped, [&] {
+    is_encrypted = channel.shake_hands();
+    return !is_encrypted.ok() || *is_encrypted;
+  });
+  return heard ? is_encrypted.status() : absl::UnavailableError("it does not answer");
+}
+
+/// Exchanges the proofs. OK if the other end is the leader, and it has sent its welcome. UNAVAILABLE: it is
+/// not, or has not.
+absl::Status introduce(LineChannel& channel, const transport::Secret& secret,
+                       const transport::tcp::TlsContext* tls, std::uint32_t rank,
+                       const std::function<bool()>& stopped) {
+  const bool encrypts = tls != nullptr;
+  const absl::Status is_another = absl::UnavailableError("who answers is not rank 0");
   const auto ours = transport::fresh_nonce();
-  if (!ours.ok() || !job::write_all(descriptor, fmt::format("{} {}\n", rank, hex(*ours))).ok()) return false;
-  const std::string challenge = hear_line(descriptor, stopped);
+  if (!ours.ok()) return ours.status();
+  if (!channel.write(fmt::format("{} {}\n", rank, hex(*ours))).ok()) return is_another;
+  const std::string challenge = hear_line(channel, stopped);
   const auto words = two_words(challenge);
   transport::Nonce theirs{};
-  if (!words || !from_hex(words->first, theirs) ||
-      !is_proof_of(words->second, secret, kLeaderRole, rank, *ours, theirs)) {
-    return false;
+  if (!words || !from_hex(words->first, theirs)) return is_another;
+  const auto is_leader = [&](bool leader_encrypts) {
+    return is_proof_of(words->second, secret, role_of(kLeaderRoles, leader_encrypts), rank, *ours, theirs);
+  };
+  if (is_leader(!encrypts)) {
+    return absl::FailedPreconditionError(
+        encrypts ? "rank 0 does not encrypt what it sends, and this process does (TLS)"
+                 : "rank 0 encrypts what it sends (TLS), and this process does not");
   }
-  const transport::Proof proof = proof_of(secret, kMemberRole, rank, *ours, theirs);
-  return job::write_all(descriptor, hex(proof) + "\n").ok() &&
-         hear_line(descriptor, stopped) + "\n" == kWelcome;
+  if (!is_leader(encrypts)) return is_another;
+  const transport::Proof proof = proof_of(secret, role_of(kMemberRoles, encrypts), rank, *ours, theirs);
+  if (!channel.write(hex(proof) + "\n").ok()) return is_another;
+  if (encrypts)
+    RETURN_IF_ERROR(encrypt(channel, *tls, proof_of(secret, kKeyRole, rank, *ours, theirs), stopped));
+  return hear_line(channel, stopped) + "\n" == kWelcome ? absl::OkStatus() : is_another;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(const std::string& address,
-                                                                std::uint32_t rank, bool same_host,
-                                                                const transport::Secret& secret,
-                                                                std::chrono::seconds patience,
-                                                                const std::function<bool()>& stopped) {
+absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(
+    const std::string& address, std::uint32_t rank, bool same_host, const transport::Secret& secret,
+    std::chrono::seconds patience, const std::function<bool()>& stopped, bool tls) {
+  absl::StatusOr<std::unique_ptr<const transport::tcp::TlsContext>> context = context_if(tls);
+  if (!context.ok()) return context.status();
   const std::vector<std::string> parts = absl::StrSplit(address, ';');
   std::uint16_t port = 0;
   if (parts.size() != 2 || !parse_number(parts[1], port)) {
@@ -567,8 +630,14 @@ absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(const std::strin
       const int descriptor = try_to_connect(*place, stopped);
       if (descriptor < 0) continue;
       tune(descriptor);
-      if (introduce(descriptor, secret, rank, stopped)) return std::make_unique<LeaderLink>(descriptor);
-      ::close(descriptor);
+      LineChannel channel(descriptor);
+      const absl::Status met = introduce(channel, secret, context->get(), rank, stopped);
+      if (met.ok())
+        return std::unique_ptr<LeaderLink>(new LeaderLink(std::move(channel), *std::move(context)));
+      if (!absl::IsUnavailable(met)) {
+        return absl::Status(met.code(), fmt::format("the connection to rank 0 ({} port {}): {}", host, port,
+                                                    std::string(met.message())));
+      }
     }
     if (stopped()) return absl::CancelledError("stopped");
     ::poll(nullptr, 0, static_cast<int>(kSlice.count()));
@@ -578,13 +647,17 @@ absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(const std::strin
                   parts[0], parts[1]));
 }
 
-LeaderLink::~LeaderLink() {
-  ::close(descriptor());
+void LeaderLink::send(const job::ChildMessage& message) {
+  const std::string line = encode(message);
+  const absl::MutexLock lock(&mutex_);
+  // If the leader is gone, the thread that polls descriptor() ends the process.
+  channel_.write(line).IgnoreError();
 }
 
-/// False if the leader has closed the connection.
+/// False if the leader has closed the connection, or what came is not its own.
 bool LeaderLink::read() {
-  return lines_.read(descriptor(), [&](std::string_view) { told_to_stop_ = true; });
+  const absl::MutexLock lock(&mutex_);
+  return channel_.read([&](std::string_view) { told_to_stop_ = true; }).value_or(false);
 }
 
 bool LeaderLink::lost() {

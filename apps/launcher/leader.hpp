@@ -4,8 +4,10 @@
 // what fails.
 //
 // A process sends "RANK NONCE", the leader answers "NONCE PROOF", and the process sends "PROOF": each proves
-// that it has the job's secret before it is told anything else. Then the leader sends "welcome". Later the
-// leader sends "stop", which means "end now", and closes the connection, which means "you may go".
+// that it has the job's secret before it is told anything else. If the job encrypts, which the proofs are
+// also over, all that follows is, by a key that follows from the secret and from what was said. Then the
+// leader sends "welcome". Later it sends "stop", which means "end now", and closes the connection, which
+// means "you may go".
 #pragma once
 
 #include <poll.h>
@@ -18,15 +20,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "apps/launcher/line_channel.hpp"
 #include "apps/launcher/outlet.hpp"
 #include "apps/launcher/run_monitor.hpp"
 #include "apps/report/run_status.hpp"
-#include "job/line_stream.hpp"
 #include "transport/secret.hpp"
+#include "transport/tcp/tls.hpp"
 
 namespace verbena::apps {
 
@@ -74,8 +80,10 @@ class Leader {
 
   /// Listens on any free port: of the loopback interface, or of all interfaces. `members` are in the order of
   /// their ranks.
+  /// `tls`: what members and leader tell each other is encrypted. The same for all of them.
   static absl::StatusOr<std::unique_ptr<Leader>> listen(bool loopback_only, std::vector<Member> members,
-                                                        std::shared_ptr<const transport::Secret> secret);
+                                                        std::shared_ptr<const transport::Secret> secret,
+                                                        bool tls = false);
   /// Members may die from now on. It must outlive the leader.
   void survive_by(Survival& survival) { survival_ = &survival; }
   ~Leader();  ///< lets the members go
@@ -103,8 +111,7 @@ class Leader {
   using Cause = RunMonitor::Cause;
   struct Seat {
     Member member;
-    int descriptor = -1;
-    job::LineStream lines;
+    LineChannel channel;
     bool came = false;
     bool ended = false;  ///< and has reported its end
     bool gone = false;   ///< has closed its connection, or the run goes on without it
@@ -112,17 +119,18 @@ class Leader {
   };
   /// A connection that has not proved yet which process it belongs to.
   struct Stranger {
-    int descriptor = -1;
+    LineChannel channel;
     Clock::time_point deadline;
     std::string said = {};  ///< the part of a line that has arrived
     bool challenged = false;
+    bool proven = false;     ///< only the handshake of TLS is missing
     std::uint32_t rank = 0;  ///< that it claims; this and the next two are set once challenged
     transport::Nonce theirs{};
     transport::Nonce ours{};
   };
 
   Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
-         std::vector<Member> members);
+         std::unique_ptr<const transport::tcp::TlsContext> tls, std::vector<Member> members);
 
   void wait(const RunMonitor& monitor, std::chrono::milliseconds patience) const;
   [[nodiscard]] RunStatus status(const RunMonitor& monitor) const;
@@ -130,8 +138,10 @@ class Leader {
   void accept();
   void send_one_away();
   void hear_strangers();
+  bool hear(Stranger& stranger);
   bool challenge(Stranger& stranger, std::string_view line);
-  bool seat(const Stranger& stranger, std::string_view line);
+  bool believe(Stranger& stranger, std::string_view line);
+  void seat(Stranger& stranger);
   void hear_members(RunMonitor& monitor);
   void on_line(Seat& seat, std::string_view line, RunMonitor& monitor);
   void lose(Seat& seat, const std::string& why, RunMonitor& monitor);
@@ -145,7 +155,8 @@ class Leader {
   const int listener_;
   const std::string address_;
   const std::shared_ptr<const transport::Secret> secret_;
-  Survival* survival_ = nullptr;  ///< nullptr: it needs all members
+  const std::unique_ptr<const transport::tcp::TlsContext> tls_;  ///< nullptr: nothing is encrypted
+  Survival* survival_ = nullptr;                                 ///< nullptr: it needs all members
   std::deque<Seat> seats_;
   std::deque<Stranger> strangers_;
   const Clock::time_point start_ = Clock::now();
@@ -156,15 +167,20 @@ class Leader {
 };
 
 /// A process's connection to the leader.
-class LeaderLink : public PipeOutlet {
+class LeaderLink : public Outlet {
  public:
   /// Tries the leader's addresses one after the other. `same_host`: whether the leader is on this host.
+  /// `tls`: as for Leader::listen(). FAILED_PRECONDITION if the leader was told otherwise; DATA_LOSS if what
+  /// it sent was changed on the way.
   static absl::StatusOr<std::unique_ptr<LeaderLink>> connect(const std::string& address, std::uint32_t rank,
                                                              bool same_host, const transport::Secret& secret,
                                                              std::chrono::seconds patience,
-                                                             const std::function<bool()>& stopped);
-  explicit LeaderLink(int descriptor) : PipeOutlet(descriptor) {}
-  ~LeaderLink() override;
+                                                             const std::function<bool()>& stopped,
+                                                             bool tls = false);
+
+  void send(const job::ChildMessage& message) override;
+  /// Also readable when the leader has said something.
+  [[nodiscard]] int descriptor() const override { return descriptor_; }
 
   /// Whether the leader has gone without having sent "stop".
   [[nodiscard]] bool lost();
@@ -173,9 +189,14 @@ class LeaderLink : public PipeOutlet {
   bool wait_for_end();
 
  private:
+  LeaderLink(LineChannel channel, std::unique_ptr<const transport::tcp::TlsContext> tls)
+      : descriptor_(channel.descriptor()), tls_(std::move(tls)), channel_(std::move(channel)) {}
   bool read();
 
-  job::LineStream lines_;
+  const int descriptor_;
+  const std::unique_ptr<const transport::tcp::TlsContext> tls_;
+  absl::Mutex mutex_;
+  LineChannel channel_ ABSL_GUARDED_BY(mutex_);
   bool told_to_stop_ = false;
 };
 

@@ -13,6 +13,8 @@
 namespace verbena::apps {
 namespace {
 
+constexpr std::uint32_t kMostStreams = 8;
+
 /// In the form of --transport: for messages.
 template <class Is>
 std::string schemes_of(const Is& is) {
@@ -52,6 +54,14 @@ void add_transport_options(CLI::App& command, TransportOptions& options, const s
       ->group(group);
   add_number(command, "--device-port", options.device_port,
              "The port of the RDMA device; by default the first that can be used.", {1, UINT8_MAX})
+      ->type_name("N")
+      ->group(group);
+  add_number(
+      command, "--streams", options.streams,
+      "Over tcp: over how many streams what is long of a connection travels; by default 1 within a host, "
+      "and 4 between hosts once there has been much of it. More help where the network limits each flow "
+      "or loses of it.",
+      {1, kMostStreams})
       ->type_name("N")
       ->group(group);
   command
@@ -195,6 +205,7 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const Trans
                     .tls = options.tls,
                     .device = options.device,
                     .device_port = static_cast<std::uint8_t>(options.device_port),
+                    .streams = options.streams,
                     .shares_cores = options.shares_cores});
   if (!made.ok() && backend.find_device) {
     const std::string_view reason(made.status().message().data(), made.status().message().size());

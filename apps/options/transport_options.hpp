@@ -25,6 +25,7 @@ struct TransportOptions {
   std::string transport = kAutoTransport;
   std::string device;             ///< an RDMA device, such as "mlx5_0"; empty: the first that can be used
   std::uint32_t device_port = 0;  ///< 0: the first that can be used
+  std::uint32_t streams = 0;      ///< of a connection over TCP; 0: it chooses
   std::string network;  ///< on one host only: what it is to cost, as for parse_job_network(); empty: nothing
   bool has_other_hosts = false;  ///< processes of the job are on other hosts than this one
   bool shares_cores = false;     ///< who waits leaves its core at once (transport::BackendOptions)
@@ -36,7 +37,7 @@ struct TransportOptions {
   std::shared_ptr<const transport::Secret> secret = nullptr;
 };
 
-/// --transport, --device, --device-port; `command` must not outlive `options`.
+/// --transport, --device, --device-port, --streams, --tls; `command` must not outlive `options`.
 void add_transport_options(CLI::App& command, TransportOptions& options, const std::string& group);
 
 /// --network.

@@ -176,6 +176,7 @@ class OtherSide {
     if (options.transport.device_port != 0) {
       all.push_back(fmt::format("--device-port={}", options.transport.device_port));
     }
+    if (options.transport.streams != 0) all.push_back(fmt::format("--streams={}", options.transport.streams));
     return all;
   }
 
@@ -318,6 +319,7 @@ int run_bench(BenchCommand& options, const job::LaunchLetter& letter) {
                .tls = options.transport.tls,
                .device = options.transport.device,
                .device_port = static_cast<std::uint8_t>(options.transport.device_port),
+               .streams = options.transport.streams,
                .send_depth = static_cast<std::uint32_t>(options.bench.depth)});
   if (!backend.ok()) return report_error(backend.status());
   return options.listens ? respond(letter, *backend, *listen) : measure(options, *backend);

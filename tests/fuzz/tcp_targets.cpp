@@ -22,8 +22,11 @@ constexpr std::size_t kReceivedAtOnce = 96;  // so that payloads come in pieces
 /// Checks what frame_reader.hpp promises to those who use frames.
 class CheckingUser final : public tcp::FrameUser {
  public:
+  explicit CheckingUser(tcp::FrameReader& reader) : reader_(reader) {}
+
   absl::Status begin(const tcp::Frame& frame) override {
     require(!frame_, "a frame within a frame");
+    require(!reader_.is_paused(), "a frame during a pause");
     require(tcp::obstacle(frame, kMostMessageBytes).empty(), "an impossible frame");
     require(frame.sequence == next_sequence_++, "a frame out of its turn");
     frame_ = frame;
@@ -47,13 +50,15 @@ class CheckingUser final : public tcp::FrameUser {
   }
   absl::Status end(const tcp::Frame& frame) override {
     require(frame_.has_value(), "an end without a beginning");
-    require(!tcp::has_payload(frame.kind) || taken_ == frame.length, "less than the payload");
+    require(!tcp::has_payload(frame) || taken_ == frame.length, "less than the payload");
     frame_.reset();
+    if (frame.is_elsewhere != 0) reader_.pause();
     return absl::OkStatus();
   }
   [[nodiscard]] unsigned sum() const { return sum_; }
 
  private:
+  tcp::FrameReader& reader_;
   std::optional<tcp::Frame> frame_;
   std::uint16_t next_sequence_ = 0;
   std::uint64_t taken_ = 0;
@@ -65,16 +70,20 @@ class CheckingUser final : public tcp::FrameUser {
 void tcp_frames(std::string_view bytes) {
   alignas(tcp::FrameReader::kBufferAlignment) std::array<std::byte, kReceivedAtOnce> buffer{};
   tcp::FrameReader reader(kMostMessageBytes);
-  CheckingUser user;
+  CheckingUser user(reader);
   // The length of each piece is the byte before it.
   while (!bytes.empty()) {
     const std::size_t wanted = static_cast<unsigned char>(bytes.front());
     bytes.remove_prefix(1);
-    const std::span<std::byte> room = reader.room(buffer);
+    // Every second piece is no longer than what is missing of a frame.
+    const std::span<std::byte> room = wanted % 2 == 0 ? reader.room(buffer) : reader.room_for_one(buffer);
     const std::size_t count = std::min({wanted, room.size(), bytes.size()});
     std::memcpy(room.data(), bytes.data(), count);
     bytes.remove_prefix(count);
     if (!reader.received(count, user).ok()) return;
+    while (reader.is_paused()) {
+      if (!reader.resume(user).ok()) return;
+    }
   }
 }
 

@@ -8,12 +8,14 @@
 #include <atomic>
 #include <csignal>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/free_port.hpp"
+#include "tests/transport/fault_proxy.hpp"
 
 namespace verbena::job {
 namespace {
@@ -35,6 +37,7 @@ class NetworkRendezvousTest : public ::testing::Test {
             .rank = rank,
             .size = size,
             .secret = secret_,
+            .tls = encrypts_,
             .grace = milliseconds(50),
             .end = [this](const std::string& why) {
               const std::lock_guard lock(mutex_);
@@ -77,6 +80,7 @@ class NetworkRendezvousTest : public ::testing::Test {
 
   const std::uint16_t port_ = verbena::testing::free_port();
   const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
+  bool encrypts_ = false;
   std::mutex mutex_;
   int ended_ = 0;
   std::string reason_;  ///< of the last end
@@ -123,6 +127,67 @@ TEST_F(NetworkRendezvousTest, WhoIsMissingIsNamed) {
   EXPECT_THAT(std::string(met.message()), HasSubstr("not all 4 processes have come together"));
   EXPECT_THAT(std::string(met.message()), HasSubstr("rank 1, rank 3 are missing"));
   second.join();
+}
+
+TEST_F(NetworkRendezvousTest, WhatIsSaidCanBeReadOnTheWayUnlessItIsEncrypted) {
+  for (const bool encrypts : {false, true}) {
+    encrypts_ = encrypts;
+    std::string seen;
+    {
+      const Joined host = join(0, 2);
+      ASSERT_TRUE(host.ok()) << host.status();
+      const transport::FaultProxy proxy(port_, {.watch = [&](std::span<const std::byte> bytes) {
+                                          seen.append(reinterpret_cast<const char*>(bytes.data()),
+                                                      bytes.size());
+                                        }});
+      NetworkRendezvous::Options options = process(1, 2);
+      options.place.port = proxy.port();
+      const Joined guest = NetworkRendezvous::join(options, seconds(30), does_not_stop);
+      ASSERT_TRUE(guest.ok()) << guest.status();
+      ASSERT_TRUE((*guest)->put("place", "sword of the spirit").ok());
+      meet({host->get(), guest->get()});
+      EXPECT_EQ((*host)->get(1, "place").value(), "sword of the spirit");
+    }
+    EXPECT_EQ(seen.find("sword") == std::string::npos, encrypts);
+  }
+}
+
+TEST_F(NetworkRendezvousTest, WhatWasChangedOnTheWayEndsAnEncryptedMeeting) {
+  encrypts_ = true;
+  const Joined host = join(0, 2);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const transport::FaultProxy proxy(port_,
+                                    {.fault = transport::FaultProxy::Fault::kFlip, .after_bytes = 20'000});
+  NetworkRendezvous::Options options = process(1, 2);
+  options.place.port = proxy.port();
+  const Joined guest = NetworkRendezvous::join(options, seconds(30), does_not_stop);
+  ASSERT_TRUE(guest.ok()) << guest.status();
+  meet({host->get(), guest->get()});
+  ASSERT_TRUE((*guest)->put("long", std::string(100'000, 'x')).ok());
+  absl::Status heard_by_host;
+  std::thread other([&] { heard_by_host = fence(**host); });
+  EXPECT_FALSE(fence(**guest).ok());
+  other.join();
+  EXPECT_THAT(std::string(heard_by_host.message()), HasSubstr("has changed or replaced it"));
+  wait_for_ends(2);
+}
+
+TEST_F(NetworkRendezvousTest, WhoDoesNotEncryptOrHasAnotherSecretHearsIt) {
+  for (const bool encrypts : {false, true}) {
+    encrypts_ = encrypts;
+    const Joined host = join(0, 2);
+    ASSERT_TRUE(host.ok()) << host.status();
+    NetworkRendezvous::Options options = process(1, 2);
+    options.tls = !encrypts;
+    const absl::Status told = NetworkRendezvous::join(options, seconds(30), does_not_stop).status();
+    EXPECT_EQ(told.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(told.message()), HasSubstr("(TLS)"));
+    options.tls = encrypts;
+    options.secret = *transport::Secret::random();
+    const absl::Status stranger = NetworkRendezvous::join(options, seconds(30), does_not_stop).status();
+    EXPECT_EQ(stranger.code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_THAT(std::string(stranger.message()), HasSubstr("another secret"));
+  }
 }
 
 TEST_F(NetworkRendezvousTest, WhoWaitsCanBeStopped) {

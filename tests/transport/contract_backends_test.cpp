@@ -70,26 +70,21 @@ BackendUnderTest faulty_backend() {
 }
 
 /// At ports of this host that nobody has, below those that the system gives to whoever asks for any.
-BackendUnderTest tcp_backend() {
-  const auto make = [](std::shared_ptr<const Secret> secret) {
-    return std::move(*make_tcp_transport({.secret = std::move(secret)}));
+BackendUnderTest tcp_backend(const std::string& name, bool is_encrypted, const TcpOptions& options = {}) {
+  const auto make = [is_encrypted, options](std::shared_ptr<const Secret> secret) {
+    TcpOptions guarded = options;
+    guarded.tls = is_encrypted && secret != nullptr;
+    guarded.secret = std::move(secret);
+    return std::move(*make_tcp_transport(guarded));
   };
-  return {.name = "tcp",
-          .make_transport = [make] { return make(nullptr); },
-          .make_address = [] { return fmt::format("tcp:127.0.0.1:{}", testing::free_port()); },
-          .make_guarded = make};
+  return {
+      .name = name,
+      .make_transport = [make, secret = is_encrypted ? *Secret::random() : nullptr] { return make(secret); },
+      .make_address = [] { return fmt::format("tcp:127.0.0.1:{}", testing::free_port()); },
+      .make_guarded = make};
 }
-
-BackendUnderTest encrypted_tcp_backend() {
-  const auto make = [](std::shared_ptr<const Secret> secret) {
-    const bool is_encrypted = secret != nullptr;
-    return std::move(*make_tcp_transport({.secret = std::move(secret), .tls = is_encrypted}));
-  };
-  return {.name = "tcp_encrypted",
-          .make_transport = [make, secret = *Secret::random()] { return make(secret); },
-          .make_address = tcp_backend().make_address,
-          .make_guarded = make};
-}
+/// Nearly everything is long.
+const TcpOptions kStreams{.streams = 3, .long_bytes = 16};
 
 /// The transport of simulations, here in real time, since the tests have threads.
 BackendUnderTest simulated_backend(bool mapped) {
@@ -129,8 +124,10 @@ std::vector<BackendUnderTest> contract_backends() {
           simulated_backend(true),
           simulated_backend(false),
           simulated_cards_backend(),
-          tcp_backend(),
-          encrypted_tcp_backend(),
+          tcp_backend("tcp", false),
+          tcp_backend("tcp_encrypted", true),
+          tcp_backend("tcp_streams", false, kStreams),
+          tcp_backend("tcp_encrypted_streams", true, kStreams),
           verbs_backend("verbs", {}),
           verbs_backend("verbs_without_immediate", {.iwarp = true})};
 }

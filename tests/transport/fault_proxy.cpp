@@ -65,16 +65,25 @@ class FaultProxy::Forwarding {
   Forwarding& operator=(const Forwarding&) = delete;
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] std::size_t connections() const { return accepted_; }
+  void spoil(std::size_t number, Fault fault) {
+    wanted_fault_ = fault;
+    wanted_ = number;
+  }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   /// What goes from one socket to the other.
   struct Direction {
     int from = -1;
     int to = -1;
     std::vector<std::byte> rest;  ///< received, and the other side does not take it
+    Clock::time_point due;        ///< for the rest to be forwarded
     bool has_ended = false;
   };
   struct Pair {
+    std::size_t number = 0;
     base::FileDescriptor client;
     base::FileDescriptor server;
     std::array<Direction, 2> directions;
@@ -86,16 +95,19 @@ class FaultProxy::Forwarding {
       for (const Pair& pair : pairs_) {
         for (const Direction& direction : pair.directions) {
           const bool waits = !direction.rest.empty();
-          if (direction.has_ended) continue;
+          if (direction.has_ended || (waits && Clock::now() < direction.due)) continue;
           files.push_back({.fd = waits ? direction.to : direction.from,
                            .events = static_cast<short>(waits ? POLLOUT : POLLIN),
                            .revents = 0});
         }
       }
-      ::poll(files.data(), files.size(), 2);
+      ::poll(files.data(), files.size(), 1);
       if ((files[0].revents & POLLIN) != 0) accept();
       for (auto pair = pairs_.begin(); pair != pairs_.end();) {
-        const bool goes_on = forward(*pair, 0) && forward(*pair, 1);
+        const bool is_wanted = wanted_ == pair->number && !pair->directions[0].has_ended;
+        const bool is_spared = !is_wanted || spoil(*pair, pair->directions[0], wanted_fault_);
+        if (is_wanted) wanted_ = SIZE_MAX;
+        const bool goes_on = is_spared && forward(*pair, 0) && forward(*pair, 1);
         const bool over = pair->directions[0].has_ended && pair->directions[1].has_ended;
         pair = goes_on && !over ? std::next(pair) : pairs_.erase(pair);
       }
@@ -103,7 +115,8 @@ class FaultProxy::Forwarding {
   }
 
   void accept() {
-    Pair pair{.client = base::FileDescriptor(::accept(listening_.get(), nullptr, nullptr)),
+    Pair pair{.number = accepted_++,
+              .client = base::FileDescriptor(::accept(listening_.get(), nullptr, nullptr)),
               .server = base::FileDescriptor(::socket(AF_INET, SOCK_STREAM, 0))};
     const sockaddr_in place = loopback(to_port_);
     if (::connect(pair.server.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place) != 0) return;
@@ -137,9 +150,16 @@ class FaultProxy::Forwarding {
       const std::uint64_t before = forwarded_;
       forwarded_ += static_cast<std::uint64_t>(count);
       const bool now = before <= plan_.after_bytes && plan_.after_bytes < forwarded_;
-      if (now && !spoil(pair, direction)) return false;
+      if (now && !spoil(pair, direction, plan_.fault)) return false;
       if (direction.has_ended || direction.rest.empty()) return true;
+      if (pair.number == plan_.late) direction.due = Clock::now() + plan_.late_by;
+      if (plan_.bytes_per_second > 0) {
+        const std::chrono::duration<double> time(static_cast<double>(count) / plan_.bytes_per_second);
+        direction.due =
+            std::max(direction.due, Clock::now()) + std::chrono::duration_cast<Clock::duration>(time);
+      }
     }
+    if (Clock::now() < direction.due) return true;
     const ssize_t sent =
         ::send(direction.to, direction.rest.data(), direction.rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
@@ -148,8 +168,8 @@ class FaultProxy::Forwarding {
   }
 
   /// False: the connection is over.
-  bool spoil(Pair& pair, Direction& direction) {
-    switch (plan_.fault) {
+  bool spoil(const Pair& pair, Direction& direction, Fault fault) {
+    switch (fault) {
       case Fault::kNone:
         return true;
       case Fault::kCut:
@@ -161,12 +181,13 @@ class FaultProxy::Forwarding {
         ::shutdown(direction.to, SHUT_WR);
         return true;
       case Fault::kDrop:
+        if (direction.rest.empty()) return true;
         direction.rest.resize(direction.rest.size() -
                               std::uniform_int_distribution<std::size_t>(
                                   1, std::min(kMostLostBytes, direction.rest.size()))(random_));
         return true;
       case Fault::kFlip:
-        direction.rest.back() ^= std::byte{1};
+        if (!direction.rest.empty()) direction.rest.back() ^= std::byte{1};
         return true;
     }
     return true;
@@ -179,6 +200,9 @@ class FaultProxy::Forwarding {
   std::uint16_t port_ = 0;
   std::list<Pair> pairs_;
   std::uint64_t forwarded_ = 0;
+  std::atomic<std::size_t> accepted_ = 0;
+  std::atomic<std::size_t> wanted_ = SIZE_MAX;
+  std::atomic<Fault> wanted_fault_ = Fault::kNone;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };
@@ -189,6 +213,14 @@ FaultProxy::~FaultProxy() = default;
 
 std::uint16_t FaultProxy::port() const {
   return forwarding_->port();
+}
+
+std::size_t FaultProxy::connections() const {
+  return forwarding_->connections();
+}
+
+void FaultProxy::spoil(std::size_t number, Fault fault) {
+  forwarding_->spoil(number, fault);
 }
 
 }  // namespace verbena::transport

@@ -1,6 +1,7 @@
 // A TCP proxy of this process, between a connector and a listener, that spoils what goes through it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -24,6 +25,10 @@ class FaultProxy {
     std::uint64_t after_bytes = 0;     ///< of both directions together
     std::size_t most_at_once = 65536;  ///< 1: a byte at a time
     std::uint32_t delay_us = 0;        ///< at most, before a piece is forwarded
+    /// The connection with this number, counted from 0, is late by so much, and the others are not.
+    std::size_t late = SIZE_MAX;
+    std::chrono::microseconds late_by{0};
+    double bytes_per_second = 0;  ///< in each direction of each connection; 0: as many as can be
     /// Sees all that goes through, of both directions. Called by the proxy's thread.
     std::function<void(std::span<const std::byte>)> watch = {};
   };
@@ -35,6 +40,10 @@ class FaultProxy {
   FaultProxy& operator=(const FaultProxy&) = delete;
 
   [[nodiscard]] std::uint16_t port() const;
+  /// How many connections have come.
+  [[nodiscard]] std::size_t connections() const;
+  /// Does this now to the connection with this number.
+  void spoil(std::size_t number, Fault fault);
 
  private:
   class Forwarding;

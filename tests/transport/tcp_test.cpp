@@ -14,11 +14,13 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <deque>
 #include <future>
 #include <list>
 #include <optional>
 #include <random>
 #include <thread>
+#include <type_traits>
 #include <variant>
 
 #include "base/word_copy.hpp"
@@ -30,6 +32,7 @@
 #include "transport/tcp/frame.hpp"
 #include "transport/tcp/introduction.hpp"
 #include "transport/tcp/socket.hpp"
+#include "transport/tcp/tcp_connection.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 #include "transport/tcp/tls.hpp"
 
@@ -49,6 +52,22 @@ std::string local_address(std::uint16_t port) {
 TcpOptions encrypting() {
   return {.secret = *Secret::random(), .tls = true};
 }
+/// How connections can be: encrypted or not, of one stream or of several, over which nearly all is long.
+struct Way {
+  bool is_encrypted = false;
+  bool has_streams = false;
+
+  [[nodiscard]] TcpOptions options() const {
+    TcpOptions options = is_encrypted ? encrypting() : TcpOptions();
+    if (has_streams) options.streams = 3;
+    if (has_streams) options.long_bytes = 64;
+    return options;
+  }
+  [[nodiscard]] std::string name() const {
+    return std::string(is_encrypted ? "Encrypted" : "Plain") + (has_streams ? "Streams" : "");
+  }
+};
+constexpr std::array<Way, 4> kWays = {Way{false, false}, {true, false}, {false, true}, {true, true}};
 
 Node tcp_node(const TcpOptions& options = {}) {
   return Node(std::move(*make_tcp_transport(options)));
@@ -106,6 +125,8 @@ TEST_F(TcpTest, ImpossibleOptionsAreRefusedByTheirNames) {
                                       {TcpOptions{.receive_depth = 1}, "receive_depth"},
                                       {TcpOptions{.max_message_bytes = 1}, "max_message_bytes"},
                                       {TcpOptions{.tls = true}, "tls"},
+                                      {TcpOptions{.streams = 9}, "streams"},
+                                      {TcpOptions{.long_bytes = 8}, "long_bytes"},
                                       {TcpOptions{.peer_timeout = milliseconds(1)}, "peer_timeout"}}) {
     const absl::Status status = make_tcp_transport(options).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -204,14 +225,17 @@ std::uint64_t* words_of(const MemoryRegion& region) {
   return reinterpret_cast<std::uint64_t*>(region.bytes().data());
 }
 
-/// The transport encrypts, or does not.
-class TcpWordsTest : public TcpTest, public ::testing::WithParamInterface<bool> {
+class TcpWordsTest : public TcpTest, public ::testing::WithParamInterface<Way> {
  protected:
-  void SetUp() override { connect(GetParam() ? encrypting() : TcpOptions()); }
+  void SetUp() override {
+    TcpOptions options = GetParam().options();
+    options.long_bytes = std::max(options.long_bytes, 1000U);  // pieces of 4000 bytes, which end anywhere
+    connect(options);
+  }
 };
 
-INSTANTIATE_TEST_SUITE_P(Each, TcpWordsTest, ::testing::Bool(),
-                         [](const auto& tested) { return tested.param ? "Encrypted" : "Plain"; });
+INSTANTIATE_TEST_SUITE_P(Each, TcpWordsTest, ::testing::ValuesIn(kWays),
+                         [](const auto& tested) { return tested.param.name(); });
 
 TEST_P(TcpWordsTest, WordsThatChangeWhileTheyAreReadAreWhole) {
   auto changing = server_->region(kBlockWords * 8, Access::kRemoteRead);
@@ -398,7 +422,10 @@ class RawPeer {
       if (sent > 0) words = words.subspan(static_cast<std::size_t>(sent));
     }
   }
-  void say(const auto& words) const { say(tcp::bytes_said(words)); }
+  template <class Words>
+  requires(std::is_trivially_copyable_v<Words>) void say(const Words& words) const {
+    say(tcp::bytes_said(words));
+  }
   /// False: the listener has hung up before it said so much.
   bool hear(std::span<std::byte> words) const {
     while (!words.empty()) {
@@ -410,15 +437,22 @@ class RawPeer {
     }
     return true;
   }
-  /// Introduces itself to a listener without a secret.
-  bool introduce_itself() const {
+  /// `joins`: of which connection it is to be a stream. False: the listener has hung up.
+  bool introduce_itself(const Secret* secret = nullptr, const tcp::ConnectionId& joins = tcp::kNoConnection) {
+    const tcp::Greeting greeting{
+        .max_message_bytes = TcpOptions().max_message_bytes, .credits = 1024, .joins = joins};
     tcp::Challenge challenge;
-    tcp::Welcome welcome;
-    say(tcp::Greeting{.max_message_bytes = TcpOptions().max_message_bytes, .credits = 1024});
+    say(greeting);
     if (!hear(tcp::room_for(challenge))) return false;
-    say(tcp::Introduction{});
+    id_ = challenge.nonce;
+    tcp::Introduction introduction;
+    sign(introduction, greeting, challenge, secret);
+    say(introduction);
+    tcp::Welcome welcome;
     return hear(tcp::room_for(welcome)) && welcome.is_welcome == 1;
   }
+  /// Of the connection that it has.
+  [[nodiscard]] const tcp::ConnectionId& id() const { return id_; }
   void hang_up() { socket_.reset(); }
   /// The listener has hung up, or does it soon.
   [[nodiscard]] bool is_sent_away() const {
@@ -431,6 +465,7 @@ class RawPeer {
 
  private:
   base::FileDescriptor socket_;
+  tcp::ConnectionId id_{};
 };
 
 class TcpStrangerTest : public ::testing::Test {
@@ -565,8 +600,14 @@ TEST_F(TcpHostilePeerTest, FramesThatCannotBeEndTheConnectionAndSayWhy) {
   const std::uint64_t huge = ~std::uint64_t{0};
   for (const auto& [frame, why] : {
            std::pair(tcp::Frame{.kind = FrameKind{0}}, "a kind that there is not"),
-           {tcp::Frame{.kind = FrameKind{9}}, "a kind that there is not"},
-           {tcp::Frame{.kind = FrameKind::kProbe, .zero = 1}, "a kind that there is not"},
+           {tcp::Frame{.kind = FrameKind{10}}, "a kind that there is not"},
+           {tcp::Frame{.kind = FrameKind::kProbe, .is_elsewhere = 1}, "a kind that there is not"},
+           {tcp::Frame{.kind = FrameKind::kWrite, .is_elsewhere = 2, .length = 8},
+            "a kind that there is not"},
+           {tcp::Frame{.kind = FrameKind::kWrite, .is_elsewhere = 1}, "a kind that there is not"},
+           {tcp::Frame{.kind = FrameKind::kMessage, .is_elsewhere = 1, .length = 8},
+            "a kind that there is not"},
+           {tcp::Frame{.kind = FrameKind::kPiece, .length = 8}, "a piece on the first stream"},
            {tcp::Frame{.kind = FrameKind::kProbe, .sequence = 1}, "out of its turn"},
            {tcp::Frame{.kind = FrameKind::kWrite, .length = huge}, "longer than any memory"},
            {tcp::Frame{.kind = FrameKind::kRead, .length = tcp::kMostReadBytes + 1}, "too long"},
@@ -679,6 +720,385 @@ TEST_F(TcpHostilePeerTest, AnyBytesEndInAStatusAndTouchNothing) {
     }
     peer.hang_up();
     expect_only_its_end();
+  }
+}
+
+// ---- streams that strangers or members ask for, and what they send over them
+
+TEST_F(TcpStrangerTest, AStreamIsForWhoHasTheSecretAndKnowsTheConnection) {
+  RawPeer member(port_);
+  auto introducing = std::async(std::launch::async, [&] { return member.introduce_itself(secret_.get()); });
+  ASSERT_TRUE(pump({&server_}, [&] { return server_.accepted.size() == 1; }));
+  ASSERT_TRUE(introducing.get());
+  auto& connection = static_cast<tcp::TcpConnection&>(*server_.accepted.front());
+  const auto joins = [&](const Secret* secret, const tcp::ConnectionId& id) {
+    RawPeer stream(port_);
+    auto asking = std::async(std::launch::async, [&] { return stream.introduce_itself(secret, id); });
+    pump({&server_}, [&] { return asking.wait_for(milliseconds(0)) == std::future_status::ready; });
+    return asking.get();
+  };
+  const std::shared_ptr<const Secret> another = *Secret::random();
+  EXPECT_FALSE(joins(another.get(), member.id()));
+  EXPECT_FALSE(joins(secret_.get(), *fresh_nonce()));
+  EXPECT_EQ(connection.streams(), 1U);
+  std::list<RawPeer> streams;
+  for (std::size_t i = 1; i <= tcp::kMostStreams; ++i) {
+    RawPeer& stream = streams.emplace_back(port_);
+    auto asking =
+        std::async(std::launch::async, [&] { return stream.introduce_itself(secret_.get(), member.id()); });
+    pump({&server_}, [&] { return asking.wait_for(milliseconds(0)) == std::future_status::ready; });
+    EXPECT_TRUE(asking.get());
+    EXPECT_EQ(connection.streams(), i);
+  }
+  EXPECT_FALSE(joins(secret_.get(), member.id())) << "there are enough";
+  EXPECT_TRUE(connection.status().ok()) << connection.status();
+  EXPECT_EQ(server_.count(Kind::kAccepted), 1U) << "a stream is no connection";
+  server_.accepted.clear();
+  EXPECT_FALSE(joins(secret_.get(), member.id())) << "the connection has ended";
+}
+
+class TcpHostileStreamTest : public TcpHostilePeerTest {
+ protected:
+  void SetUp() override {
+    TcpHostilePeerTest::SetUp();
+    peer_.emplace(let_in());
+    open_streams();
+  }
+  void open_streams() {
+    streams_.clear();
+    announced_ = 0;
+    sent_ = {};
+    for (std::size_t i = 0; i < sent_.size(); ++i) {
+      RawPeer& stream = streams_.emplace_back(port_);
+      auto asking =
+          std::async(std::launch::async, [&] { return stream.introduce_itself(nullptr, peer_->id()); });
+      pump({&server_}, [&] { return asking.wait_for(milliseconds(0)) == std::future_status::ready; });
+      ASSERT_TRUE(asking.get());
+    }
+  }
+  /// Says on the first stream that a write comes elsewhere.
+  void announce(std::uint64_t key, std::uint64_t length) {
+    peer_->say(tcp::Frame{.kind = tcp::FrameKind::kWrite,
+                          .is_elsewhere = 1,
+                          .sequence = announced_++,
+                          .address = write_key_.address,
+                          .key = key,
+                          .length = length});
+  }
+  void send_piece(std::size_t stream, std::uint32_t payload, std::uint64_t offset, std::size_t length,
+                  std::byte value) {
+    std::vector<std::byte> bytes((length + 7) / 8 * 8, value);
+    streams_.at(stream).say(tcp::Frame{.kind = tcp::FrameKind::kPiece,
+                                       .sequence = sent_.at(stream)++,
+                                       .value = payload,
+                                       .address = write_key_.address + offset,
+                                       .length = length});
+    streams_.at(stream).say(bytes);
+  }
+  [[nodiscard]] std::byte written(std::size_t at) const {
+    return std::atomic_ref(writable_->bytes()[at]).load();
+  }
+  void expect_end(std::string_view why) {
+    expect_only_its_end();
+    EXPECT_THAT(std::string(server_.connection->status().message()), HasSubstr(std::string(why)));
+  }
+
+  std::optional<RawPeer> peer_;
+  std::deque<RawPeer> streams_;
+  std::uint16_t announced_ = 0;
+  std::array<std::uint16_t, 2> sent_{};
+};
+
+TEST_F(TcpHostileStreamTest, WhatWasNotAnnouncedWaitsAndTouchesNothing) {
+  send_piece(0, 1, 0, 2048, std::byte{2});
+  send_piece(0, 1, 2048, 2048, std::byte{2});
+  send_piece(1, 0, 0, 2048, std::byte{1});
+  pump_for({&server_}, milliseconds(50));
+  EXPECT_EQ(written(0), std::byte{0});
+  announce(write_key_.key, 2048);
+  ASSERT_TRUE(pump({&server_}, [&] { return written(2047) == std::byte{1}; }));
+  EXPECT_EQ(written(2048), std::byte{0}) << "payload 1 was not announced";
+  announce(write_key_.key, kBytes);
+  ASSERT_TRUE(pump({&server_}, [&] { return written(kBytes - 1) == std::byte{2}; }));
+  EXPECT_EQ(written(0), std::byte{2});
+  EXPECT_TRUE(server_.connection->status().ok());
+}
+
+TEST_F(TcpHostileStreamTest, OnlyPiecesTravelOnAStream) {
+  streams_[0].say(tcp::Frame{.kind = tcp::FrameKind::kCredits});
+  expect_end("no piece on a further stream");
+}
+
+TEST_F(TcpHostileStreamTest, APieceOutsideOfItsPayloadEndsTheConnection) {
+  announce(write_key_.key, 2048);
+  send_piece(0, 0, 2040, 16, std::byte{1});
+  expect_end("not of its payload");
+  EXPECT_EQ(written(2048), std::byte{0});
+}
+
+TEST_F(TcpHostileStreamTest, APieceBeforeItsPayloadEndsTheConnection) {
+  announce(write_key_.key, 2048);
+  send_piece(0, 0, static_cast<std::uint64_t>(-8), 16, std::byte{1});
+  expect_end("not of its payload");
+}
+
+TEST_F(TcpHostileStreamTest, MorePiecesThanThePayloadEndTheConnection) {
+  announce(write_key_.key, 2048);
+  send_piece(0, 0, 0, 2000, std::byte{1});
+  send_piece(1, 0, 40, 2008, std::byte{1});
+  expect_end("not of its payload");
+}
+
+TEST_F(TcpHostileStreamTest, APieceOfNothingEndsTheConnection) {
+  announce(write_key_.key, 2048);
+  send_piece(0, 0, 0, 0, std::byte{1});
+  expect_end("not of its payload");
+}
+
+TEST_F(TcpHostileStreamTest, APieceOfWhatHasComeEndsTheConnection) {
+  announce(write_key_.key, 8);
+  send_piece(0, 0, 0, 8, std::byte{1});
+  ASSERT_TRUE(pump({&server_}, [&] { return written(0) == std::byte{1}; }));
+  send_piece(1, 0, 0, 8, std::byte{2});
+  expect_end("has come already");
+  EXPECT_EQ(written(0), std::byte{1});
+}
+
+TEST_F(TcpHostileStreamTest, WhatWasNotGrantedIsOutOfReachElsewhere) {
+  announce(read_key_.key, 2048);
+  send_piece(0, 0, 0, 2048, std::byte{1});
+  expect_end("not granted");
+}
+
+TEST_F(TcpHostileStreamTest, ARegionThatIsDestroyedIsOutOfReachInTheMiddleOfAPayload) {
+  announce(write_key_.key, kBytes);
+  send_piece(0, 0, 0, 2048, std::byte{1});
+  ASSERT_TRUE(pump({&server_}, [&] { return written(2047) == std::byte{1}; }));
+  writable_.reset();
+  send_piece(1, 0, 2048, 2048, std::byte{1});
+  expect_end("not granted");
+}
+
+TEST_F(TcpHostileStreamTest, APayloadWithoutStreamsEndsTheConnection) {
+  peer_.emplace(let_in());
+  announce(write_key_.key, 2048);
+  expect_end("streams that there are not");
+}
+
+TEST_F(TcpHostileStreamTest, AnyBytesEndInAStatusAndTouchNothingElse) {
+  static std::uint64_t seed = 0;  // other ones in each repetition
+  for (int round = 0; round < 100 && !HasFailure(); ++round) {
+    std::mt19937_64 random(++seed);
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    peer_.emplace(let_in());
+    open_streams();
+    for (std::uint32_t payload = 0; payload < 10; ++payload) {
+      const std::size_t length = 16 + random() % 200;
+      announce(random() % 20 == 0 ? read_key_.key : write_key_.key, length);
+      const std::size_t half = length / 2 / 8 * 8;
+      const auto shift = random() % 10 == 0 ? random() % 64 : 0;
+      send_piece(random() % 2, random() % 20 == 0 ? static_cast<std::uint32_t>(random()) : payload, shift,
+                 half, std::byte{1});
+      send_piece(random() % 2, payload, half, length - half, std::byte{2});
+      if (random() % 30 == 0) streams_.at(random() % 2).hang_up();
+    }
+    peer_->hang_up();
+    for (RawPeer& stream : streams_) stream.hang_up();
+    expect_only_its_end();
+  }
+}
+
+// ---- several streams
+
+class TcpStreamsTest : public TcpTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  static constexpr std::size_t kStreams = 3;
+
+  /// Through a proxy.
+  void connect_through(const FaultProxy::Plan& plan, TcpOptions options = {}) {
+    if (GetParam()) options.secret = *Secret::random();
+    options.tls = GetParam();
+    if (options.streams == 0) options.streams = kStreams;
+    server_.emplace(tcp_node(options));
+    client_.emplace(tcp_node(options));
+    const std::uint16_t port = testing::free_port();
+    ASSERT_TRUE(server_->transport->listen(local_address(port)).ok());
+    proxy_.emplace(port, plan);
+    server_->connection = meet(*client_, *server_, local_address(proxy_->port()));
+    ASSERT_NE(server_->connection, nullptr);
+    ASSERT_EQ(streams(*client_), options.streams);
+    ASSERT_TRUE(pump({&*server_}, [&] { return streams(*server_) == options.streams; }));
+  }
+  static std::size_t streams(const Node& node) {
+    return static_cast<tcp::TcpConnection&>(*node.connection).streams();
+  }
+  ~TcpStreamsTest() override {
+    client_.reset();
+    server_.reset();
+  }
+
+  std::optional<FaultProxy> proxy_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, TcpStreamsTest, ::testing::Bool(),
+                         [](const auto& tested) { return tested.param ? "Encrypted" : "Plain"; });
+
+/// Whichever stream is late, each request finds what those before it have left, and nothing of those behind
+/// it.
+TEST_P(TcpStreamsTest, OrderIsKeptWhenOneStreamIsLate) {
+  constexpr std::size_t kBytes = 20'000;
+  for (std::size_t late = 0; late <= kStreams; ++late) {
+    SCOPED_TRACE(fmt::format("connection {} is late", late));
+    client_.reset();
+    server_.reset();
+    connect_through({.late = late, .late_by = milliseconds(2)}, {.long_bytes = 256});
+    auto shelf = server_->region(kBytes, Access::kRemoteRead);
+    auto drop = server_->region(kBytes, Access::kRemoteWrite);
+    const RemoteDescriptor target = *server_->connection->grant(*drop);
+    const RemoteDescriptor source = *server_->connection->grant(*shelf);
+    auto from = client_->region(kBytes * 40, Access::kLocal);
+    auto to = client_->region(kBytes, Access::kLocal);
+    // All of one write, a short one over its last word, and its notification; a read between them.
+    for (std::uint32_t round = 1; round <= 40; ++round) {
+      const auto bytes = from->bytes().subspan(kBytes * (round - 1), kBytes);
+      std::ranges::fill(bytes, static_cast<std::byte>(round));
+      const WorkRequest whole = {
+          .opcode = Opcode::kWrite, .local = bytes, .region = from.get(), .remote = target};
+      const WorkRequest word = {.opcode = Opcode::kWriteNotify,
+                                .notification = round,
+                                .local = bytes.first(8),
+                                .region = from.get(),
+                                .remote = target.slice(kBytes - 8, 8)};
+      const WorkRequest read = {.opcode = Opcode::kRead,
+                                .signaled = true,
+                                .id = round,
+                                .local = to->bytes(),
+                                .region = to.get(),
+                                .remote = source};
+      const std::array<WorkRequest, 3> all = {whole, word, read};
+      std::span<const WorkRequest> rest = all;
+      ASSERT_TRUE(pump({&*client_, &*server_}, [&] {
+        rest = rest.subspan(client_->connection->post(rest));
+        return rest.empty();
+      }));
+      if (round % 4 != 0) continue;  // some of them are under way together
+      ASSERT_TRUE(pump({&*server_, &*client_}, [&] {
+        return server_->count(Kind::kNotification) == round && client_->count(Kind::kCompletion) == round;
+      }));
+      EXPECT_EQ(server_->of(Kind::kNotification).back().event.notification, round);
+      for (const std::byte each : drop->bytes()) ASSERT_EQ(each, static_cast<std::byte>(round));
+    }
+  }
+}
+
+TEST_P(TcpStreamsTest, WhatIsLongIsSpreadOverAll) {
+  // Each connection carries a third of it, at its own speed.
+  connect_through({.bytes_per_second = 20e6}, {.long_bytes = 4096});
+  constexpr std::size_t kBytes = std::size_t{6} << 20;
+  auto drop = server_->region(kBytes, Access::kRemoteWrite);
+  auto shelf = server_->region(kBytes, Access::kRemoteRead);
+  auto from = client_->region(kBytes, Access::kLocal);
+  for (std::size_t at = 0; at < kBytes; at += 8) {
+    put_at<std::uint64_t>(from->bytes(), at, at);
+    put_at<std::uint64_t>(shelf->bytes(), at, ~at);
+  }
+  const WorkRequest write = {.opcode = Opcode::kWriteNotify,
+                             .signaled = true,
+                             .local = from->bytes(),
+                             .region = from.get(),
+                             .remote = *server_->connection->grant(*drop)};
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(client_->connection->post({&write, 1}), 1U);
+  ASSERT_TRUE(pump({&*client_, &*server_}, [&] { return server_->count(Kind::kNotification) == 1; }));
+  const std::chrono::duration<double> write_time = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(write_time.count(), 0.6 * kBytes / 20e6);
+  auto to = client_->region(kBytes, Access::kLocal);
+  client_->seen.clear();
+  const WorkRequest read = {.opcode = Opcode::kRead,
+                            .signaled = true,
+                            .local = to->bytes(),
+                            .region = to.get(),
+                            .remote = *server_->connection->grant(*shelf)};
+  ASSERT_TRUE(pump({&*client_, &*server_}, [&] { return client_->connection->post({&read, 1}) == 1; }));
+  ASSERT_TRUE(pump({&*client_, &*server_}, [&] { return client_->count(Kind::kCompletion) == 1; }));
+  const std::chrono::duration<double> both_times = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(both_times.count() - write_time.count(), 0.6 * kBytes / 20e6);
+  for (std::size_t at = 0; at < kBytes; at += 8) {
+    ASSERT_EQ(value_at<std::uint64_t>(drop->bytes(), at), at);
+    ASSERT_EQ(value_at<std::uint64_t>(to->bytes(), at), ~at);
+  }
+}
+
+TEST_P(TcpStreamsTest, WhenOneStreamBreaksTheConnectionEndsOnce) {
+  for (const FaultProxy::Fault fault : {FaultProxy::Fault::kCut, FaultProxy::Fault::kHalfClose}) {
+    for (std::size_t broken = 0; broken <= kStreams; ++broken) {
+      SCOPED_TRACE(fmt::format("connection {} breaks", broken));
+      client_.reset();
+      server_.reset();
+      connect_through({});
+      pump_for({&*client_, &*server_}, milliseconds(20));
+      proxy_->spoil(broken, fault);
+      ASSERT_TRUE(pump({&*client_, &*server_}, [&] {
+        return client_->count(Kind::kDisconnected) == 1 && server_->count(Kind::kDisconnected) == 1;
+      }));
+      const absl::Status both = absl::UnavailableError(
+          fmt::format("{}; {}", std::string(client_->connection->status().message()),
+                      std::string(server_->connection->status().message())));
+      EXPECT_FALSE(client_->connection->status().ok());
+      EXPECT_FALSE(server_->connection->status().ok());
+      if (broken > 0) {
+        EXPECT_THAT(std::string(both.message()), HasSubstr("one of its streams"));
+      }
+      pump_for({&*client_, &*server_}, milliseconds(20));
+      EXPECT_EQ(client_->count(Kind::kDisconnected), 1U);
+    }
+  }
+}
+
+TEST_P(TcpStreamsTest, WhatWasPostedBeforeClosingStillArrives) {
+  connect_through({.late = 2, .late_by = milliseconds(5)}, {.long_bytes = 256});
+  constexpr std::size_t kBytes = 100'000;
+  auto drop = server_->region(kBytes, Access::kRemoteWrite);
+  auto from = client_->region(kBytes, Access::kLocal);
+  std::ranges::fill(from->bytes(), std::byte{3});
+  const WorkRequest write = {.opcode = Opcode::kWriteNotify,
+                             .local = from->bytes(),
+                             .region = from.get(),
+                             .remote = *server_->connection->grant(*drop)};
+  ASSERT_EQ(client_->connection->post({&write, 1}), 1U);
+  client_->connection.reset();
+  ASSERT_TRUE(pump({&*client_, &*server_}, [&] { return server_->count(Kind::kDisconnected) == 1; }));
+  EXPECT_EQ(server_->count(Kind::kNotification), 1U);
+  for (const std::byte each : drop->bytes()) ASSERT_EQ(each, std::byte{3});
+}
+
+TEST_F(TcpTest, WithinAHostThereIsOneStreamAndBetweenHostsThereAreMoreForMuch) {
+  for (const bool is_between_hosts : {false, true}) {
+    server_.emplace(tcp_node());
+    client_.emplace(tcp_node());
+    // The other end's address is not the own one, as it is between hosts.
+    const std::string address =
+        fmt::format("tcp:127.0.0.{}:{}", is_between_hosts ? 2 : 1, testing::free_port());
+    ASSERT_TRUE(server_->transport->listen(address).ok());
+    server_->connection = meet(*client_, *server_, address);
+    ASSERT_NE(server_->connection, nullptr);
+    constexpr std::size_t kBytes = std::size_t{1} << 20;
+    auto drop = server_->region(kBytes, Access::kRemoteWrite);
+    auto from = client_->region(kBytes, Access::kLocal);
+    WorkRequest write = request(Opcode::kWrite, *from, *server_->connection->grant(*drop), kBytes);
+    auto& connection = static_cast<tcp::TcpConnection&>(*client_->connection);
+    pump_for({&*client_, &*server_}, milliseconds(300));
+    EXPECT_EQ(connection.streams(), 1U) << "nothing was long";
+    for (std::size_t i = 1; i <= 8; ++i) {
+      ASSERT_EQ(client_->connection->post({&write, 1}), 1U);
+      ASSERT_TRUE(pump({&*client_, &*server_}, [&] { return client_->count(Kind::kCompletion) == i; }));
+    }
+    if (is_between_hosts) {
+      EXPECT_TRUE(pump({&*client_, &*server_}, [&] { return connection.streams() == 4; }));
+    } else {
+      pump_for({&*client_, &*server_}, milliseconds(500));
+      EXPECT_EQ(connection.streams(), 1U);
+    }
   }
 }
 
@@ -849,8 +1269,8 @@ TEST_F(TlsTest, WhoHasAnotherKeyHearsNothing) {
 /// arrives is what was sent, in its order.
 class TcpFaultTest : public TcpTest {
  protected:
-  void run(const FaultProxy::Plan& plan, bool is_encrypted) {
-    TcpOptions options = is_encrypted ? encrypting() : TcpOptions();
+  void run(const FaultProxy::Plan& plan, const Way& way) {
+    TcpOptions options = way.options();
     options.peer_timeout = milliseconds(200);
     server_.emplace(tcp_node(options));
     client_.emplace(tcp_node(options));
@@ -868,7 +1288,7 @@ class TcpFaultTest : public TcpTest {
     // A byte at a time takes long. Of bytes that get lost or change on their way, the ends of a connection
     // that is not encrypted may notice that, but not which ones.
     const bool is_spoiled = plan.fault == FaultProxy::Fault::kDrop || plan.fault == FaultProxy::Fault::kFlip;
-    exchange(plan.most_at_once < 100 ? 4 : 40, is_encrypted || !is_spoiled);
+    exchange(plan.most_at_once < 100 ? 4 : 40, way.is_encrypted || !is_spoiled);
     client_->connection.reset();
     server_->connection.reset();
     server_->accepted.clear();
@@ -959,7 +1379,10 @@ class TcpFaultTest : public TcpTest {
 };
 
 TEST_F(TcpFaultTest, AByteAtATimeIsAsGoodAsAll) {
-  for (const bool is_encrypted : {false, true}) run({.seed = 1, .most_at_once = 1}, is_encrypted);
+  for (const Way& way : kWays) {
+    SCOPED_TRACE(way.name());
+    run({.seed = 1, .most_at_once = 1}, way);
+  }
 }
 
 TEST_F(TcpFaultTest, EveryFaultEndsInAStatus) {
@@ -969,16 +1392,16 @@ TEST_F(TcpFaultTest, EveryFaultEndsInAStatus) {
     std::mt19937_64 random(++seed);
     const std::array<Fault, 5> faults = {Fault::kNone, Fault::kCut, Fault::kHalfClose, Fault::kDrop,
                                          Fault::kFlip};
-    const bool is_encrypted = seed % 2 == 0;
+    const Way& way = kWays.at(seed % kWays.size());
     FaultProxy::Plan plan{.seed = seed, .fault = faults.at(seed % faults.size())};
     // Nobody would notice.
-    if (plan.fault == Fault::kFlip && !is_encrypted) plan.fault = Fault::kNone;
+    if (plan.fault == Fault::kFlip && !way.is_encrypted) plan.fault = Fault::kNone;
     plan.after_bytes = random() % (random() % 4 == 0 ? 400 : 300'000);
     const std::array<std::size_t, 4> pieces = {1, 7, 1000, 65536};
     plan.most_at_once = pieces.at(random() % pieces.size());
     if (plan.most_at_once >= 1000) plan.delay_us = random() % 2 == 0 ? 0 : 500;
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    run(plan, is_encrypted);
+    run(plan, way);
   }
 }
 

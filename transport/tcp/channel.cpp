@@ -1,8 +1,10 @@
 #include "transport/tcp/channel.hpp"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <string>
 
 #include "transport/tcp/socket.hpp"
 
@@ -34,6 +36,16 @@ std::ptrdiff_t Channel::send(std::span<const iovec> parts) {
 
 void Channel::end_sending() {
   ::shutdown(socket_.get(), SHUT_WR);
+}
+
+absl::Status has_gone(int error) {
+  if (error == 0 || error == ECONNRESET || error == EPIPE) return absl::UnavailableError("it closed or died");
+  if (error == EBADMSG) {
+    return absl::DataLossError(
+        "it was not encrypted with this connection's key: something on the way has changed or replaced it");
+  }
+  const std::string what = fmt::format("the connection broke: {}", text_of(error));
+  return error == ETIMEDOUT ? absl::DeadlineExceededError(what) : absl::UnavailableError(what);
 }
 
 }  // namespace verbena::transport::tcp

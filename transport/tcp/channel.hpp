@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file_descriptor.hpp"
 #include "transport/tcp/sockets.hpp"
@@ -28,6 +29,8 @@ class Channel {
   Channel& operator=(Channel&&) = default;
 
   [[nodiscard]] int socket() const { return socket_.get(); }
+  /// The socket, if nothing is encrypted on it.
+  base::FileDescriptor release() { return std::move(socket_); }
   void reset() {
     tls_.reset();
     socket_.reset();
@@ -43,15 +46,19 @@ class Channel {
   /// As send() of socket.hpp: the parts one after the other. What begins the bytes of a call that returned
   /// -EAGAIN must begin those of the next call.
   std::ptrdiff_t send(std::span<const iovec> parts);
+  /// Ends the handshake of TLS, if there is one, before anything else travels. 0: it has ended; −EAGAIN: the
+  /// peer has to say something, or the socket takes no more; else the negative of an errno.
+  std::ptrdiff_t shake_hands() { return tls_ == nullptr ? 0 : tls_->shake_hands(); }
   /// Nothing follows. For a channel on which all has been sent.
   void end_sending();
 
   /// TLS waits for the peer's part of the handshake.
   [[nodiscard]] bool waits_for_handshake() const { return tls_ != nullptr && tls_->sends_after_receiving(); }
-  /// What must come or go on the socket before there is anything to do. `has_to_send`: beside receiving.
-  [[nodiscard]] Sockets::Wants wants(bool has_to_send) const {
+  /// What must come or go on the socket before there is anything to do.
+  [[nodiscard]] Sockets::Wants wants(bool has_to_send, bool receives = true) const {
     if (tls_ != nullptr)
       has_to_send = tls_->waits_to_send() || (has_to_send && !tls_->sends_after_receiving());
+    if (!receives) return has_to_send ? Sockets::Wants::kWriting : Sockets::Wants::kNothing;
     return has_to_send ? Sockets::Wants::kReadingAndWriting : Sockets::Wants::kReading;
   }
 
@@ -68,6 +75,9 @@ class Channel {
   bool may_take_ = false;     ///< without TLS, which knows it by itself
   std::unique_ptr<Tls> tls_;  ///< nullptr: bytes travel as they are
 };
+
+/// What it means that receiving or sending has ended with this errno; 0: the peer has closed.
+absl::Status has_gone(int error);
 
 /// For a connection whose two ends have met. `tls`: nullptr if nothing is to be encrypted; then `key` is not
 /// called. Errors as for Tls::begin().

@@ -37,11 +37,11 @@ absl::Status say(const base::FileDescriptor& socket, std::span<const std::byte> 
 
 }  // namespace
 
-Doorman::Doorman(const TcpOptions& options, const TlsContext* tls, Sockets& sockets, Admit admit)
+Doorman::Doorman(const TcpOptions& options, const TlsContext* tls, Sockets& sockets, House& house)
     : options_(options),
       tls_(tls),
       sockets_(sockets),
-      admit_(std::move(admit)),
+      house_(house),
       most_strangers_(most_strangers_at_door()) {}
 
 Doorman::~Doorman() {
@@ -115,6 +115,9 @@ void Doorman::hear(Stranger& stranger) {
     if (count == -EAGAIN) return;
     if (count <= 0) return refuse(stranger, "it went before it had proved itself");
     stranger.received += static_cast<std::size_t>(count);
+    if (stranger.stage == Stranger::Stage::kGreeting &&
+        !can_be_greeting(stranger.greeting, stranger.received))
+      return refuse(stranger, "it is not of this program's version");
     if (!stranger.awaited().empty()) continue;
     stranger.received = 0;
     const bool is_last = stranger.stage == Stranger::Stage::kIntroduction;
@@ -133,6 +136,7 @@ absl::Status Doorman::take_greeting(Stranger& stranger) {
                         .credits = options_.receive_depth,
                         .process = static_cast<std::uint32_t>(::getpid()),
                         .encrypts = tls_ == nullptr ? 0U : 1U,
+                        .most_streams = most_streams(options_),
                         .nonce = *nonce};
   sign(stranger.challenge, stranger.greeting, options_.secret.get());
   stranger.stage = Stranger::Stage::kIntroduction;
@@ -142,18 +146,23 @@ absl::Status Doorman::take_greeting(Stranger& stranger) {
 /// Lets the stranger in, which is then none any more.
 absl::Status Doorman::take_introduction(Stranger& stranger) {
   RETURN_IF_ERROR(check(stranger.introduction, stranger.greeting, stranger.challenge, options_.secret.get()));
+  const ConnectionId joins = stranger.greeting.joins;
+  if (joins != kNoConnection) RETURN_IF_ERROR(house_.check_join(joins));
   RETURN_IF_ERROR(say(stranger.socket, bytes_said(Welcome{.is_welcome = 1})));
   sockets_.remove(stranger.number, stranger.socket.get());
   absl::StatusOr<Channel> channel = make_channel(std::move(stranger.socket), tls_, TlsEnd::kListener, [&] {
     return key_of(stranger.greeting, stranger.challenge, stranger.introduction, *options_.secret);
   });
-  const std::uint32_t credits = stranger.greeting.credits;
-  const std::string name = fmt::format("process {} at {}", stranger.introduction.process, stranger.host);
+  Terms terms{.credits = stranger.greeting.credits,
+              .id = stranger.challenge.nonce,
+              .peer = fmt::format("process {} at {}", stranger.introduction.process, stranger.host)};
   strangers_.erase(stranger.place);
-  if (channel.ok()) {
-    admit_(*std::move(channel), credits, name);
-  } else {
+  if (!channel.ok()) {
     refusals_.note(clock_now(), std::string(channel.status().message()));
+  } else if (joins != kNoConnection) {
+    house_.join(joins, *std::move(channel));
+  } else {
+    house_.admit(*std::move(channel), std::move(terms));
   }
   return absl::OkStatus();
 }

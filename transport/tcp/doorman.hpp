@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <span>
 #include <string>
@@ -22,16 +21,28 @@
 #include "transport/tcp/introduction.hpp"
 #include "transport/tcp/sockets.hpp"
 #include "transport/tcp/tcp_transport.hpp"
+#include "transport/tcp/terms.hpp"
 
 namespace verbena::transport::tcp {
 
 class Doorman {
  public:
-  /// `credits`: those that the connector gives. `name`: of the process.
-  using Admit = std::function<void(Channel channel, std::uint32_t credits, const std::string& name)>;
+  /// What those are let into.
+  class House {
+   public:
+    virtual void admit(Channel channel, Terms terms) = 0;
+    /// Whether a further stream of that connection may be let in. What stranger asks for one has not proved
+    /// anything else than that it has the secret.
+    virtual absl::Status check_join(const ConnectionId& connection) = 0;
+    /// REQUIRES: check_join() has just allowed it.
+    virtual void join(const ConnectionId& connection, Channel channel) = 0;
 
-  /// `tls`: nullptr if nothing is to be encrypted. REQUIRES: options, tls and sockets outlive it.
-  Doorman(const TcpOptions& options, const TlsContext* tls, Sockets& sockets, Admit admit);
+   protected:
+    ~House() = default;
+  };
+
+  /// `tls`: nullptr if nothing is to be encrypted. REQUIRES: options, tls, sockets and house outlive it.
+  Doorman(const TcpOptions& options, const TlsContext* tls, Sockets& sockets, House& house);
   ~Doorman();
   Doorman(const Doorman&) = delete;
   Doorman& operator=(const Doorman&) = delete;
@@ -83,7 +94,7 @@ class Doorman {
   const TcpOptions& options_;
   const TlsContext* const tls_;
   Sockets& sockets_;
-  const Admit admit_;
+  House& house_;
   const std::size_t most_strangers_;
   std::list<Listener> listeners_;
   std::list<Stranger> strangers_;  ///< the one that has been there longest first

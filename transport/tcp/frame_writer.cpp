@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::size_t kMemoryAlignment = 64;
 constexpr std::size_t kPiecesAtOnce = 64;
-constexpr std::size_t kMostSentBytes = std::size_t{4} << 20;  // by one send(): its caller holds a lock
 
 }  // namespace
 

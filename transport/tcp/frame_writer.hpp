@@ -19,6 +19,8 @@ class FrameWriter {
  public:
   /// A payload up to this size is copied: that costs less than a piece of its own in a system call.
   static constexpr std::size_t kMostCopiedBytes = 2048;
+  /// One send() sends no more: its caller holds a lock.
+  static constexpr std::size_t kMostSentBytes = std::size_t{4} << 20;
 
   FrameWriter() = default;
   FrameWriter(FrameWriter&&) = default;

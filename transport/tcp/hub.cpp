@@ -6,8 +6,13 @@
 
 namespace verbena::transport::tcp {
 
-Leaving::Leaving(Sockets& sockets, Channel channel, FrameWriter rest, TimePoint deadline)
-    : sockets_(sockets), channel_(std::move(channel)), rest_(std::move(rest)), deadline_(deadline) {
+Leaving::Leaving(Sockets& sockets, Channel channel, FrameWriter rest, TimePoint deadline,
+                 std::shared_ptr<const void> memory)
+    : sockets_(sockets),
+      channel_(std::move(channel)),
+      rest_(std::move(rest)),
+      memory_(std::move(memory)),
+      deadline_(deadline) {
   const absl::StatusOr<std::uint64_t> number = sockets.add(channel_.socket(), *this);
   is_over_ = !number.ok();
   if (is_over_) return;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -27,7 +28,9 @@ inline TimePoint clock_now() {
 /// closed at once, with something unread, the kernel would tell the peer to throw that away.
 class Leaving final : public SocketUser {
  public:
-  Leaving(Sockets& sockets, Channel channel, FrameWriter rest, TimePoint deadline);
+  /// `memory` holds what the rest is sent from, beside the writer's own.
+  Leaving(Sockets& sockets, Channel channel, FrameWriter rest, TimePoint deadline,
+          std::shared_ptr<const void> memory = nullptr);
   ~Leaving();
   Leaving(const Leaving&) = delete;
   Leaving& operator=(const Leaving&) = delete;
@@ -39,6 +42,7 @@ class Leaving final : public SocketUser {
   Sockets& sockets_;
   Channel channel_;
   FrameWriter rest_;
+  const std::shared_ptr<const void> memory_;
   const TimePoint deadline_;
   std::uint64_t number_ = 0;
   Sockets::Wants wants_ = Sockets::Wants::kReading;
@@ -53,6 +57,7 @@ struct Hub {
   };
 
   const TcpOptions& options;
+  const TlsContext* tls;  ///< nullptr: nothing is encrypted
   Sockets sockets;
   std::span<std::byte> buffer;  ///< for what one receive brings
 

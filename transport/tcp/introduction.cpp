@@ -51,6 +51,10 @@ TlsKey key_of(const Greeting& greeting, const Challenge& challenge, const Introd
   return prove(&secret, kKeyRole, {bytes_said(greeting), bytes_said(challenge), bytes_said(introduction)});
 }
 
+bool can_be_greeting(const Greeting& greeting, std::size_t bytes) {
+  return bytes < offsetof(Greeting, encrypts) || (greeting.magic == kMagic && greeting.version == kVersion);
+}
+
 absl::Status check(const Greeting& greeting) {
   const bool good = greeting.magic == kMagic && greeting.version == kVersion && greeting.encrypts <= 1 &&
                     greeting.credits > 0 && greeting.credits <= kMostCredits;
@@ -75,7 +79,8 @@ absl::Status check(const Introduction& introduction, const Greeting& greeting, c
 
 absl::Status check(const Challenge& challenge, const Greeting& greeting, const Secret* secret) {
   if (challenge.magic != kMagic || challenge.version != kVersion || challenge.credits == 0 ||
-      challenge.credits > kMostCredits) {
+      challenge.credits > kMostCredits || challenge.most_streams == 0 ||
+      challenge.most_streams > kMostStreams || challenge.zero != 0) {
     return absl::FailedPreconditionError("who listens there is not of this program's version");
   }
   if (challenge.has_secret != 0 && secret == nullptr) {

@@ -5,9 +5,11 @@
 //   connector → listener   Introduction  a proof over all that was said
 //   listener → connector   Welcome       frames may follow, in both directions
 //
-// The listener proves itself first: so a connector tells nobody anything who does not have the secret. If
-// frames are to be encrypted, all that follows the Welcome is, by a key that follows from the secret and from
-// all that was said before it. Both ends must want the same, and the proofs are also over that.
+// The listener proves itself first: so a connector tells nobody anything who does not have the secret. A
+// further stream of a connection is asked for in the same way, with the number of that connection; only its
+// two ends know it, unless somebody reads what they say, and the proofs are also over that. If frames are to
+// be encrypted, all that follows the Welcome is, by a key that follows from the secret and from all that was
+// said before it. Both ends must want the same, and the proofs are also over that.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +24,13 @@
 namespace verbena::transport::tcp {
 
 constexpr std::uint32_t kMagic = 0x54524556;  // "VERT"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
+
+/// By which its two ends know a connection: the nonce in the challenge of its first meeting.
+using ConnectionId = Nonce;
+constexpr ConnectionId kNoConnection{};
+/// Of one connection, with its first: what a listener admits.
+constexpr std::uint32_t kMostStreams = 8;
 
 struct Greeting {
   std::uint32_t magic = kMagic;
@@ -31,8 +39,9 @@ struct Greeting {
   std::uint32_t max_message_bytes = 0;
   std::uint32_t credits = 0;  ///< of the listener: notifications and messages that it may have under way
   Nonce nonce{};
+  ConnectionId joins{};  ///< of which a further stream is asked for; kNoConnection: a connection is
 };
-static_assert(sizeof(Greeting) == 32);
+static_assert(sizeof(Greeting) == 48);
 
 struct Challenge {
   std::uint32_t magic = kMagic;
@@ -42,10 +51,12 @@ struct Challenge {
   std::uint32_t credits = 0;  ///< of the connector
   std::uint32_t process = 0;
   std::uint32_t encrypts = 0;
+  std::uint32_t most_streams = 1;  ///< over which the bulk of this connection may travel
+  std::uint32_t zero = 0;
   Nonce nonce{};
   Proof proof{};  ///< over the greeting and all fields before
 };
-static_assert(sizeof(Challenge) == 72);
+static_assert(sizeof(Challenge) == 80);
 
 struct Introduction {
   std::uint32_t magic = kMagic;
@@ -79,6 +90,8 @@ void sign(Introduction& introduction, const Greeting& greeting, const Challenge&
 TlsKey key_of(const Greeting& greeting, const Challenge& challenge, const Introduction& introduction,
               const Secret& secret);
 
+/// Whether the first so many bytes of it can be of one: whoever says something else may never say all of it.
+bool can_be_greeting(const Greeting& greeting, std::size_t bytes);
 /// What a listener thinks of a greeting, and then of an introduction.
 absl::Status check(const Greeting& greeting);
 absl::Status check(const Introduction& introduction, const Greeting& greeting, const Challenge& challenge,

@@ -14,12 +14,19 @@
 
 namespace verbena::transport::tcp {
 
+/// What the kernel has.
+struct Sent {
+  std::uint64_t first_stream = 0;  ///< up to there
+  std::uint64_t payloads = 0;      ///< of those that travel elsewhere, so many
+};
+
 struct Request {
   std::uint64_t id = 0;
   bool signaled = false;
   bool is_read = false;
   std::uint32_t last_frame = 0;  ///< the number of its last request frame
-  std::uint64_t end = 0;         ///< of a write or message: where it ends in the stream
+  std::uint64_t end = 0;         ///< of a write or message: where it ends in the first stream
+  std::uint64_t payloads = 0;    ///< and how many payloads end elsewhere with it
 
   // Of a read, which is asked for in frames of a bounded length:
   std::span<std::byte> local = {};
@@ -30,8 +37,9 @@ struct Request {
   std::size_t awaited_answers = 0;
   std::size_t answered_bytes = 0;
 
-  [[nodiscard]] bool is_complete(std::uint64_t sent) const {
-    return is_read ? all_asked && awaited_answers == 0 : end <= sent;
+  [[nodiscard]] bool is_complete(const Sent& sent) const {
+    return is_read ? all_asked && awaited_answers == 0
+                   : end <= sent.first_stream && payloads <= sent.payloads;
   }
 };
 
@@ -53,7 +61,7 @@ class Requests {
 
   /// Calls report(request) for each signaled one that has completed since the last call.
   template <class Report>
-  void complete(std::uint64_t sent, Report report) {
+  void complete(const Sent& sent, Report report) {
     std::size_t reported = 0;
     while (completed_ < all_.size() && all_[completed_].is_complete(sent)) {
       if (all_[completed_++].signaled) reported = completed_;

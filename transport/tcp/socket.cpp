@@ -4,6 +4,7 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@ namespace verbena::transport::tcp {
 namespace {
 
 constexpr int kBacklog = 1024;
+constexpr int kMostUnsentBytes = 1 << 18;
 
 socklen_t length_of(const sockaddr_storage& place) {
   return place.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
@@ -99,6 +101,33 @@ bool is_connected_to_itself(const base::FileDescriptor& socket) {
   return ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &own_length) == 0 &&
          ::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&peer), &peer_length) == 0 &&
          own_length == peer_length && std::memcmp(&own, &peer, own_length) == 0;
+}
+
+bool is_within_host(int socket) {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_length = sizeof own;
+  socklen_t peer_length = sizeof peer;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_length) != 0 ||
+      ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_length) != 0 ||
+      own.ss_family != peer.ss_family) {
+    return false;
+  }
+  if (own.ss_family == AF_INET6) {
+    return std::memcmp(&reinterpret_cast<const sockaddr_in6&>(own).sin6_addr,
+                       &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, sizeof(in6_addr)) == 0;
+  }
+  return reinterpret_cast<const sockaddr_in&>(own).sin_addr.s_addr ==
+         reinterpret_cast<const sockaddr_in&>(peer).sin_addr.s_addr;
+}
+
+bool is_broken(int socket) {
+  pollfd file = {.fd = socket, .events = 0, .revents = 0};
+  return ::poll(&file, 1, 0) > 0 && (file.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+void keep_little_unsent(int socket) {
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMostUnsentBytes, sizeof kMostUnsentBytes);
 }
 
 std::ptrdiff_t receive(int socket, std::span<std::byte> bytes) {

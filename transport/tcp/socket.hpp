@@ -33,6 +33,13 @@ int end_of_connecting(const base::FileDescriptor& socket);
 /// that port for the socket.
 bool is_connected_to_itself(const base::FileDescriptor& socket);
 
+/// Whether its peer is on this host, too: both have the same address.
+bool is_within_host(int socket);
+/// It has been reset, or closed in both directions.
+bool is_broken(int socket);
+/// Little waits in the kernel that has not been sent yet: the rest can still go another way.
+void keep_little_unsent(int socket);
+
 /// Receives at most so much. > 0: bytes; 0: the peer has closed; < 0: the negative of an errno, −EAGAIN if
 /// there is nothing.
 std::ptrdiff_t receive(int socket, std::span<std::byte> bytes);

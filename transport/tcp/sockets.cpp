@@ -26,9 +26,9 @@ absl::StatusOr<std::uint64_t> Sockets::add(int socket, SocketUser& user) {
 
 void Sockets::want(std::uint64_t number, int socket, Wants wants) const {
   epoll_event event{};
-  event.events = wants == Wants::kNothing   ? 0U
-                 : wants == Wants::kReading ? unsigned{EPOLLIN}
-                                            : unsigned{EPOLLIN} | unsigned{EPOLLOUT};
+  const bool reads = wants == Wants::kReading || wants == Wants::kReadingAndWriting;
+  const bool writes = wants == Wants::kWriting || wants == Wants::kReadingAndWriting;
+  event.events = (reads ? unsigned{EPOLLIN} : 0U) | (writes ? unsigned{EPOLLOUT} : 0U);
   event.data.u64 = number;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket, &event);
 }

@@ -12,7 +12,8 @@ namespace verbena::transport::tcp {
 
 class SocketUser {
  public:
-  /// The socket can be read, or written if that was wanted, or has ended. May add and remove any user.
+  /// The socket can be read, or written if that was wanted, or has ended. May add and remove any user, also
+  /// destroy itself.
   virtual void on_ready() = 0;
 
  protected:
@@ -21,12 +22,13 @@ class SocketUser {
 
 class Sockets {
  public:
-  enum class Wants : std::uint8_t { kNothing, kReading, kReadingAndWriting };
+  enum class Wants : std::uint8_t { kNothing, kReading, kWriting, kReadingAndWriting };
 
   static absl::StatusOr<Sockets> create();
 
   /// Returns the number by which it is known here, from 1.
   absl::StatusOr<std::uint64_t> add(int socket, SocketUser& user);
+  /// A socket that is broken is ready in any case.
   void want(std::uint64_t number, int socket, Wants wants) const;
   /// Before the socket is closed.
   void remove(std::uint64_t number, int socket);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -24,36 +25,27 @@ constexpr std::uint64_t kMostAwaitedBytes = std::uint64_t{2} << 20;
 constexpr std::size_t kMostHeldBytes = std::size_t{1} << 20;
 /// In one progress(), so that no connection starves another, and the lock is not held for long.
 constexpr std::size_t kMostReceivedBytes = std::size_t{1} << 20;
-constexpr std::uint32_t kMostUnansweredProbes = 3;
-constexpr int kLooksBeforeItIsGone = 5;
 constexpr int kClosingCheckMs = 5;
-
-absl::Status nonsense(std::string_view what) {
-  return absl::DataLossError(fmt::format("it sent what no peer of this version sends: {}", what));
-}
-
-absl::Status has_gone(int error) {
-  if (error == 0 || error == ECONNRESET || error == EPIPE) return absl::UnavailableError("it closed or died");
-  if (error == EBADMSG) {
-    return absl::DataLossError(
-        "it was not encrypted with this connection's key: something on the way has changed or replaced it");
-  }
-  const std::string what = fmt::format("the connection broke: {}", text_of(error));
-  return error == ETIMEDOUT ? absl::DeadlineExceededError(what) : absl::UnavailableError(what);
-}
+/// Between hosts, unless the options say otherwise: fewer do not make up for a flow that loses, more seldom
+/// help.
+constexpr std::uint32_t kStreamsBetweenHosts = 4;
+/// After so much of long payloads it is worth it to open more streams.
+constexpr std::uint64_t kLongBytesWorthStreams = std::uint64_t{4} << 20;
 
 }  // namespace
 
 // ---- life
 
-TcpConnection::TcpConnection(Hub& hub, Channel channel, std::uint32_t credits, std::string name)
+TcpConnection::TcpConnection(Hub& hub, Channel channel, Terms terms)
     : hub_(hub),
       channel_(std::move(channel)),
+      terms_(std::move(terms)),
       reader_(hub.options.max_message_bytes),
+      streams_(hub, *this),
       requests_(hub.options.send_depth),
-      credits_(credits),
-      most_credits_(credits) {
-  set_peer_name(std::move(name));
+      credits_(terms_.credits),
+      most_credits_(terms_.credits) {
+  set_peer_name(terms_.peer);
   hub_.connections.push_back(this);
   const absl::StatusOr<std::uint64_t> number = hub_.sockets.add(channel_.socket(), *this);
   if (number.ok()) {
@@ -66,10 +58,15 @@ TcpConnection::TcpConnection(Hub& hub, Channel channel, std::uint32_t credits, s
 TcpConnection::~TcpConnection() {
   std::unique_lock lock(hub_.mutex);
   const TimePoint end = clock_now() + hub_.options.linger;
-  while (reason_.ok() && !writer_.empty() && clock_now() < end) {
-    const bool sends = wants_ == Sockets::Wants::kReadingAndWriting;
-    pollfd file = {
-        .fd = channel_.socket(), .events = static_cast<short>(sends ? POLLOUT : POLLIN), .revents = 0};
+  const auto has_to_send = [&] { return !writer_.empty() || streams_.sent() < streams_.queued(); };
+  while (reason_.ok() && has_to_send() && clock_now() < end) {
+    const bool sends = wants_ == Sockets::Wants::kReadingAndWriting || wants_ == Sockets::Wants::kWriting;
+    const bool receives = !sends && !writer_.empty();  // before it can go on sending
+    pollfd file = {.fd = channel_.socket(),
+                   .events = static_cast<short>(sends      ? POLLOUT
+                                                : receives ? POLLIN
+                                                           : 0),
+                   .revents = 0};
     lock.unlock();  // the socket may be closed meanwhile, which poll() survives
     ::poll(&file, 1, kClosingCheckMs);
     lock.lock();
@@ -117,28 +114,55 @@ void TcpConnection::on_polled(const Event& event) {
 
 void TcpConnection::tick() {
   if (!reason_.ok()) return;
+  if (long_bytes_ >= kLongBytesWorthStreams) open_streams();
+  if (const absl::Status status = streams_.check(clock_now()); !status.ok()) return fail({.reason = status});
   const Acknowledged known = acknowledged(channel_.socket());
-  if (known.silent < hub_.options.peer_timeout / 4) {
-    silent_looks_ = 0;
-    return;
-  }
-  if (!known.has_unacknowledged && writer_.empty()) {
-    writer_.add({.kind = FrameKind::kProbe});
-    send();
-    return;
-  }
-  // A process that does not receive has a living host as long as that answers whether it may be sent to.
-  // And silence counts only while this process has looked: it may have been stopped itself.
-  ++silent_looks_;
-  const bool is_silent = known.is_shut ? known.unanswered_probes >= kMostUnansweredProbes
-                                       : known.silent >= hub_.options.peer_timeout;
-  if (is_silent && silent_looks_ >= kLooksBeforeItIsGone) {
+  const Silence::Verdict verdict = silence_.look(known, !writer_.empty(), hub_.options.peer_timeout);
+  if (verdict == Silence::Verdict::kUnknown) writer_.add({.kind = FrameKind::kProbe});
+  if (verdict == Silence::Verdict::kUnknown || streams_.count() > 0) send();
+  if (verdict == Silence::Verdict::kGone) {
     fail({.reason = absl::DeadlineExceededError(fmt::format("{} for {} ms",
                                                             channel_.waits_for_handshake()
                                                                 ? "it has not answered the handshake of TLS"
                                                                 : "its host has not answered",
                                                             known.silent.count()))});
   }
+}
+
+// ---- further streams
+
+void TcpConnection::open_streams() {
+  if (std::exchange(has_asked_for_streams_, true) || !terms_.listener || !reason_.ok()) return;
+  std::uint32_t wanted = hub_.options.streams;
+  if (wanted == 0) wanted = is_within_host(channel_.socket()) ? 1 : kStreamsBetweenHosts;
+  wanted = std::min(wanted, terms_.most_streams);
+  if (wanted > 1) streams_.open(*terms_.listener, terms_.id, wanted);
+}
+
+absl::Status TcpConnection::check_one_more_stream() const {
+  if (!reason_.ok()) return absl::FailedPreconditionError("the connection has ended");
+  if (terms_.listener) return absl::FailedPreconditionError("the connection was asked for here");
+  if (streams_.count() >= most_streams(hub_.options))
+    return absl::ResourceExhaustedError("the connection has as many streams as it may have");
+  return absl::OkStatus();
+}
+
+void TcpConnection::add_stream(Channel channel) {
+  if (const absl::Status added = streams_.add(std::move(channel)); !added.ok()) fail({.reason = added});
+}
+
+void TcpConnection::on_stream_failed(const absl::Status& why) {
+  fail({.reason = why, .parts_well = true});
+}
+
+void TcpConnection::on_streams_opened() {
+  if (terms_.listener && streams_.count() > 0)
+    spdlog::info("{}: what is long travels over {} streams", peer_name(), streams_.count());
+}
+
+std::size_t TcpConnection::streams() const {
+  const std::lock_guard lock(hub_.mutex);
+  return std::max<std::size_t>(1, streams_.count());
 }
 
 void TcpConnection::show() {
@@ -170,10 +194,12 @@ void TcpConnection::fail(End how) {
   if (how.refused_request) raise(*how.refused_request);
   raise({.kind = Event::Kind::kDisconnected, .result = OperationResult::kPeerGone});
   if (number_ != 0) hub_.sockets.remove(number_, channel_.socket());
-  if (how.parts_well && !writer_.needs_others_memory()) {
-    hub_.leaving.emplace_back(hub_.sockets, std::move(channel_), std::move(writer_),
-                              clock_now() + hub_.options.linger);
+  if (how.parts_well && !writer_.needs_others_memory() && !streams_.needs_others_memory()) {
+    const TimePoint deadline = clock_now() + hub_.options.linger;
+    hub_.leaving.emplace_back(hub_.sockets, std::move(channel_), std::move(writer_), deadline);
+    streams_.leave(deadline);
   }
+  streams_.close();
   channel_.reset();
   writer_ = FrameWriter();
   make_known_that_there_is_room();
@@ -280,14 +306,23 @@ void TcpConnection::add(const WorkRequest& request) {
     frame.value = request.notification;
   }
   if (frame.kind != FrameKind::kWrite) --credits_;
-  if (request.local.size() <= FrameWriter::kMostCopiedBytes || frame.kind == FrameKind::kMessage) {
+  const bool is_elsewhere = is_long(request.local.size()) && frame.kind != FrameKind::kMessage;
+  if (is_elsewhere) note_long(request.local.size());
+  if (is_elsewhere && streams_.can_send()) {
+    frame.is_elsewhere = 1;
+    writer_.add(frame);
+    streams_.add_in_place(frame, request.local);
+  } else if (request.local.size() <= FrameWriter::kMostCopiedBytes || frame.kind == FrameKind::kMessage) {
     const std::span<std::byte> room = writer_.add(frame);
     if (!room.empty()) std::memcpy(room.data(), request.local.data(), room.size());
   } else {
     writer_.add_in_place(frame, request.local);
   }
-  requests_.add(
-      {.id = request.id, .signaled = request.signaled, .last_frame = next_frame_++, .end = writer_.queued()});
+  requests_.add({.id = request.id,
+                 .signaled = request.signaled,
+                 .last_frame = next_frame_++,
+                 .end = writer_.queued(),
+                 .payloads = streams_.queued()});
 }
 
 /// Asks for as much of a read as may be awaited.
@@ -309,7 +344,10 @@ void TcpConnection::ask(Request& read) {
 
 void TcpConnection::send() {
   if (!reason_.ok()) return;
-  const int error = writer_.empty() ? 0 : writer_.send(channel_);
+  int error = writer_.empty() ? 0 : writer_.send(channel_);
+  if (streams_.count() > 0 && (error == 0 || error == EAGAIN)) {
+    if (const int other = streams_.send(); other != 0) error = other;
+  }
   if (error != 0 && error != EAGAIN) {
     complete();
     // What the peer has said before it went tells more; behind it receive() finds the end.
@@ -317,13 +355,15 @@ void TcpConnection::send() {
     receive();
     return fail({.reason = has_gone(error)});
   }
-  const Sockets::Wants wants = channel_.wants(!writer_.empty());
+  const Sockets::Wants wants = channel_.wants(!writer_.empty(), !reader_.is_paused());
   if (std::exchange(wants_, wants) != wants) hub_.sockets.want(number_, channel_.socket(), wants);
+  if (streams_.count() > 0) streams_.watch();
   complete();
 }
 
 void TcpConnection::complete() {
-  requests_.complete(writer_.sent(), [&](const Request& request) {
+  const Sent sent{.first_stream = writer_.sent(), .payloads = streams_.sent()};
+  requests_.complete(sent, [&](const Request& request) {
     raise({.kind = Event::Kind::kCompletion, .result = OperationResult::kOk, .id = request.id});
   });
   if (writer_.held_bytes() < kMostHeldBytes / 2) make_known_that_there_is_room();
@@ -344,6 +384,10 @@ void TcpConnection::progress() {
 void TcpConnection::receive() {
   channel_.begin_receiving();
   for (std::size_t total = 0; reason_.ok() && !has_refused_;) {
+    if (reader_.is_paused()) {
+      if (!receive_elsewhere(kMostReceivedBytes)) return;
+      continue;
+    }
     const std::span<std::byte> room = reader_.room(hub_.buffer);
     const std::ptrdiff_t count = channel_.receive(room);
     if (count == -EAGAIN) return;
@@ -354,6 +398,17 @@ void TcpConnection::receive() {
     total += static_cast<std::size_t>(count);
     if (total >= kMostReceivedBytes) channel_.take_no_more();
   }
+}
+
+/// False: not all of the payload is there, or the connection has ended.
+bool TcpConnection::receive_elsewhere(std::size_t most) {
+  const absl::StatusOr<bool> has_all = streams_.receive(most);
+  if (has_all.ok() && !*has_all) return false;
+  absl::Status status = has_all.status();
+  if (status.ok()) status = finish(elsewhere_);
+  if (status.ok()) status = reader_.resume(*this);
+  if (!status.ok() && !has_refused_ && reason_.ok()) fail({.reason = status, .parts_well = true});
+  return status.ok();
 }
 
 absl::Status TcpConnection::begin(const Frame& frame) {
@@ -381,11 +436,18 @@ absl::Status TcpConnection::begin(const Frame& frame) {
       return absl::PermissionDeniedError("refused");
     case FrameKind::kProbe:
       return absl::OkStatus();
+    case FrameKind::kPiece:
+      return nonsense("a piece on the first stream");
   }
   return nonsense("a frame of a kind that there is not");
 }
 
 absl::Status TcpConnection::take(const Frame& frame, std::uint64_t offset, std::span<const std::byte> bytes) {
+  return place(frame, offset, bytes);
+}
+
+absl::Status TcpConnection::place(const Frame& frame, std::uint64_t offset,
+                                  std::span<const std::byte> bytes) {
   if (frame.kind == FrameKind::kMessage) {
     message_.insert(message_.end(), bytes.begin(), bytes.end());
   } else if (frame.kind == FrameKind::kAnswer) {
@@ -402,6 +464,16 @@ absl::Status TcpConnection::take(const Frame& frame, std::uint64_t offset, std::
 }
 
 absl::Status TcpConnection::end(const Frame& frame) {
+  if (is_long(frame.length) && can_be_elsewhere(frame.kind)) note_long(frame.length);
+  if (frame.is_elsewhere == 0) return finish(frame);
+  if (streams_.count() == 0) return nonsense("a payload on streams that there are not");
+  elsewhere_ = frame;
+  streams_.await(frame);
+  reader_.pause();
+  return absl::OkStatus();
+}
+
+absl::Status TcpConnection::finish(const Frame& frame) {
   if (frame.kind == FrameKind::kAnswer) end_answer(frame);
   if (frame.kind != FrameKind::kMessage && frame.kind != FrameKind::kWriteNotify) return absl::OkStatus();
   if (unpolled_ + owed_credits_ >= hub_.options.receive_depth)
@@ -420,13 +492,16 @@ absl::Status TcpConnection::end(const Frame& frame) {
 absl::Status TcpConnection::answer(const Frame& question) {
   // What this side itself may have to send, and what a peer that counts may await.
   const std::size_t bound = 2 * kMostHeldBytes + hub_.options.max_message_bytes + kMostAwaitedBytes;
-  if (writer_.held_bytes() + question.length > bound)
+  if (writer_.held_bytes() + streams_.held_bytes() + question.length > bound)
     return nonsense("more reads than it may have under way");
   const std::byte* const from =
       grants_.find(question.key, question.address, question.length, Access::kRemoteRead);
   if (from == nullptr) return refuse();
-  const std::span<std::byte> room =
-      writer_.add({.kind = FrameKind::kAnswer, .address = question.address, .length = question.length});
+  Frame frame{.kind = FrameKind::kAnswer, .address = question.address, .length = question.length};
+  if (is_long(frame.length)) note_long(frame.length);
+  frame.is_elsewhere = is_long(frame.length) && streams_.can_send() ? 1 : 0;
+  std::span<std::byte> room = writer_.add(frame);
+  if (frame.is_elsewhere != 0) room = streams_.add(frame);
   if (!room.empty()) shm::transfer(room.data(), from, room.size());
   return absl::OkStatus();
 }

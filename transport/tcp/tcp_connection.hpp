@@ -1,9 +1,10 @@
 // One end of a connection whose two ends have met. Its parts, each with a header of its own:
 //
-//   FrameReader  takes the bytes that come apart into frames
-//   FrameWriter  the bytes that are to be sent
-//   Requests     what was posted and has not been reported as completed
-//   Grants       memory that the peer may reach
+//   FrameReader     takes the bytes that come apart into frames
+//   FrameWriter     the bytes that are to be sent
+//   FurtherStreams  over which long payloads travel, if there are any
+//   Requests        what was posted and has not been reported as completed
+//   Grants          memory that the peer may reach
 //
 // What is left here is what a frame means, what bounds both sides keep, and the end.
 //
@@ -27,24 +28,30 @@
 #include "transport/tcp/channel.hpp"
 #include "transport/tcp/frame_reader.hpp"
 #include "transport/tcp/frame_writer.hpp"
+#include "transport/tcp/further_streams.hpp"
 #include "transport/tcp/grants.hpp"
 #include "transport/tcp/hub.hpp"
 #include "transport/tcp/requests.hpp"
+#include "transport/tcp/silence.hpp"
 #include "transport/tcp/sockets.hpp"
+#include "transport/tcp/terms.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::transport::tcp {
 
-class TcpConnection final : public Connection, public SocketUser, private FrameUser {
+class TcpConnection final : public Connection, public SocketUser, private FrameUser, private StreamsUser {
  public:
-  /// `credits`: those that the peer gives. With the lock held.
-  TcpConnection(Hub& hub, Channel channel, std::uint32_t credits, std::string name);
+  /// With the lock held.
+  TcpConnection(Hub& hub, Channel channel, Terms terms);
   ~TcpConnection() override;
 
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override;
   absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) override;
   const std::byte* mapped(const RemoteDescriptor& /*remote*/) override { return nullptr; }
   [[nodiscard]] const absl::Status& status() const override { return shown_; }
+
+  /// Over how many streams long payloads travel.
+  [[nodiscard]] std::size_t streams() const;
 
   /// Its events go to the owner from now on.
   void take();
@@ -56,6 +63,14 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   /// Looks whether the peer's host is there. Call it at intervals.
   void tick();
   void revoke(const MemoryRegion& region) { grants_.remove(region); }
+
+  [[nodiscard]] const ConnectionId& id() const { return terms_.id; }
+  /// Whether the peer may open one more stream.
+  [[nodiscard]] absl::Status check_one_more_stream() const;
+  void add_stream(Channel channel);
+  /// Asks for the streams that the options want, now. is_opening(): they have not all come.
+  void open_streams();
+  [[nodiscard]] bool is_opening() const { return streams_.is_opening(); }
 
  private:
   /// How a connection ends.
@@ -77,6 +92,9 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   [[nodiscard]] std::optional<End> fault_of(const WorkRequest& request) const;
   void add(const WorkRequest& request);
   void ask(Request& read);
+  /// A long payload travels, in either direction.
+  void note_long(std::uint64_t bytes) { long_bytes_ += bytes; }
+  [[nodiscard]] bool is_long(std::uint64_t bytes) const { return bytes >= hub_.options.long_bytes; }
   void send();
   void complete();
 
@@ -85,6 +103,16 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   absl::Status begin(const Frame& frame) override;
   absl::Status take(const Frame& frame, std::uint64_t offset, std::span<const std::byte> bytes) override;
   absl::Status end(const Frame& frame) override;
+  absl::Status place(const Frame& frame, std::uint64_t offset, std::span<const std::byte> bytes);
+  absl::Status finish(const Frame& frame);
+  absl::Status take_bulk(const Frame& header, std::uint64_t offset,
+                         std::span<const std::byte> bytes) override {
+    return place(header, offset, bytes);
+  }
+  void on_stream_ready() override { progress(); }
+  void on_stream_failed(const absl::Status& why) override;
+  void on_streams_opened() override;
+  bool receive_elsewhere(std::size_t most);
   absl::Status answer(const Frame& question);
   absl::Status expect(const Frame& answer);
   absl::Status take_credits(const Frame& frame);
@@ -103,8 +131,13 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   bool is_taken_ = false;
   std::deque<Hub::Pending> held_;  ///< events before it was taken
 
-  FrameReader reader_;
+  const Terms terms_;
+  FrameReader reader_;  ///< paused: the payload of its last frame is awaited elsewhere
   FrameWriter writer_;
+  FurtherStreams streams_;
+  Frame elsewhere_;               ///< the frame whose payload is awaited
+  std::uint64_t long_bytes_ = 0;  ///< of long payloads, in both directions
+  bool has_asked_for_streams_ = false;
   Requests requests_;
   Grants grants_;
   std::uint32_t next_frame_ = 0;      ///< the number of the next request frame to the peer
@@ -117,7 +150,7 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   std::uint32_t completions_ = 0;     ///< raised and not polled
   std::uint32_t unpolled_ = 0;        ///< notifications and messages of the peer
   std::uint32_t owed_credits_ = 0;    ///< polled, and the peer does not know
-  int silent_looks_ = 0;              ///< in a row, at a peer whose host is silent
+  Silence silence_;                   ///< of the peer's host
   bool was_refused_room_ = false;     ///< post() took fewer requests than it was given
   bool has_refused_ = false;          ///< the peer is told so by its last frame
   std::vector<std::byte> message_;    ///< that is being received

@@ -19,7 +19,7 @@
 #include "transport/backends.hpp"
 #include "transport/host_port.hpp"
 #include "transport/socket_address.hpp"
-#include "transport/tcp/connector.hpp"
+#include "transport/tcp/approach.hpp"
 #include "transport/tcp/doorman.hpp"
 #include "transport/tcp/frame_reader.hpp"
 #include "transport/tcp/hub.hpp"
@@ -42,6 +42,7 @@ constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 constexpr std::size_t kFewConnections = 4;
 /// Then the others, such as listeners, are looked at every so many turns.
 constexpr unsigned kTurnsBetweenLooks = 16;
+constexpr int kOpeningCheckMs = 2;
 
 // Exact to some milliseconds, for a fraction of the cost of a precise clock.
 TimePoint coarse_now() {
@@ -82,7 +83,7 @@ class Buffer {
   std::byte* bytes_;
 };
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public Transport, private Doorman::House {
  public:
   TcpTransport(const TcpOptions& options, std::unique_ptr<const TlsContext> tls, Sockets sockets,
                base::FileDescriptor wake_up)
@@ -90,12 +91,9 @@ class TcpTransport final : public Transport {
         tls_(std::move(tls)),
         spin_(has_one_processor() ? Duration::zero() : Duration(options.spin)),
         wake_up_(std::move(wake_up)),
-        hub_{.options = options_, .sockets = std::move(sockets), .buffer = buffer_.bytes()},
-        doorman_(
-            options_, tls_.get(), hub_.sockets,
-            [this](Channel channel, std::uint32_t credits, const std::string& name) {
-              accepted_.push_back(std::make_unique<TcpConnection>(hub_, std::move(channel), credits, name));
-            }) {}
+        hub_{
+            .options = options_, .tls = tls_.get(), .sockets = std::move(sockets), .buffer = buffer_.bytes()},
+        doorman_(options_, tls_.get(), hub_.sockets, *this) {}
   ~TcpTransport() override;
 
   absl::StatusOr<std::unique_ptr<MemoryRegion>> allocate_region(std::size_t bytes, Access access) override {
@@ -123,6 +121,12 @@ class TcpTransport final : public Transport {
   absl::Status start_io_thread();
   [[nodiscard]] Duration tick_interval() const;
   // With the lock held.
+  void admit(Channel channel, Terms terms) override {
+    accepted_.push_back(std::make_unique<TcpConnection>(hub_, std::move(channel), std::move(terms)));
+  }
+  [[nodiscard]] TcpConnection* find(const ConnectionId& id);
+  absl::Status check_join(const ConnectionId& id) override;
+  void join(const ConnectionId& id, Channel channel) override { find(id)->add_stream(std::move(channel)); }
   void look(Look how);
   void tick(TimePoint now);
   [[nodiscard]] bool has_news() const;
@@ -130,6 +134,7 @@ class TcpTransport final : public Transport {
   void work_in_the_owners_place();
   Found look_for_news(Look how);
   void sleep(TimePoint deadline);
+  void open_streams(TcpConnection& connection, TimePoint deadline);
 
   const TcpOptions options_;
   const std::unique_ptr<const TlsContext> tls_;  ///< nullptr: nothing is encrypted
@@ -212,13 +217,47 @@ absl::StatusOr<std::unique_ptr<Connection>> TcpTransport::connect(const std::str
   RETURN_IF_ERROR(start_io_thread());
   auto met = meet_listener(address, *places, deadline, options_, tls_.get());
   if (!met.ok()) return met.status();
-  const std::string name = fmt::format("process {} at {}", met->listener.process,
-                                       host_of(reinterpret_cast<const sockaddr&>(met->place)));
-  const std::lock_guard lock(hub_.mutex);
-  auto connection =
-      std::make_unique<TcpConnection>(hub_, std::move(met->channel), met->listener.credits, name);
-  connection->take();
+  Terms terms{.credits = met->listener.credits,
+              .id = met->listener.nonce,
+              .peer = fmt::format("process {} at {}", met->listener.process,
+                                  host_of(reinterpret_cast<const sockaddr&>(met->place))),
+              .most_streams = met->listener.most_streams,
+              .listener = met->place};
+  std::unique_ptr<TcpConnection> connection;
+  {
+    const std::lock_guard lock(hub_.mutex);
+    connection = std::make_unique<TcpConnection>(hub_, std::move(met->channel), std::move(terms));
+    connection->take();
+  }
+  if (options_.streams > 1) open_streams(*connection, deadline);
   return connection;
+}
+
+/// Opens those that were asked for by the options, and waits for them.
+void TcpTransport::open_streams(TcpConnection& connection, TimePoint deadline) {
+  for (bool begins = true; now() < deadline; begins = false) {
+    {
+      const std::lock_guard lock(hub_.mutex);
+      if (begins) connection.open_streams();
+      if (!connection.is_opening()) return;
+      hub_.sockets.check();
+      if (!connection.is_opening()) return;
+    }
+    pollfd file = {.fd = hub_.sockets.fd(), .events = POLLIN, .revents = 0};
+    ::poll(&file, 1, kOpeningCheckMs);
+  }
+}
+
+TcpConnection* TcpTransport::find(const ConnectionId& id) {
+  const auto found = std::ranges::find(hub_.connections, id, &TcpConnection::id);
+  return found == hub_.connections.end() ? nullptr : *found;
+}
+
+absl::Status TcpTransport::check_join(const ConnectionId& id) {
+  const TcpConnection* const connection = find(id);
+  if (connection == nullptr)
+    return absl::NotFoundError("it asks for a stream of a connection that there is not");
+  return connection->check_one_more_stream();
 }
 
 std::unique_ptr<Connection> TcpTransport::take_accepted() {
@@ -354,6 +393,9 @@ absl::Status check_options(const TcpOptions& options) {
     return refuse("max_message_bytes", options.max_message_bytes, "from 64 to 1048576");
   if (options.spin.count() < 0 || options.linger.count() < 0)
     return absl::InvalidArgumentError("tcp: spin and linger must not be negative");
+  if (options.streams > tcp::kMostStreams) return refuse("streams", options.streams, "from 1 to 8, or 0");
+  if (options.long_bytes < 16 || options.long_bytes > 1U << 30U)
+    return refuse("long_bytes", options.long_bytes, "from 16 to 1073741824");
   if (options.tls && options.secret == nullptr)
     return absl::InvalidArgumentError("tcp: tls needs a secret, from which its keys follow");
   if (options.peer_timeout.count() < 20)
@@ -362,7 +404,7 @@ absl::Status check_options(const TcpOptions& options) {
 }
 
 TcpOptions tcp_options(const BackendOptions& options) {
-  TcpOptions mine{.secret = options.secret, .tls = options.tls};
+  TcpOptions mine{.secret = options.secret, .tls = options.tls, .streams = options.streams};
   if (options.shares_cores) mine.spin = std::chrono::microseconds(0);
   mine.send_depth = std::max(mine.send_depth, options.send_depth);
   return mine;

@@ -175,6 +175,7 @@ Tls::~Tls() {
 std::ptrdiff_t Tls::take(std::span<std::byte> bytes) {
   if (untaken_.empty()) {
     if (!may_take_) return -EAGAIN;
+    if (takes_exactly_) return tcp::receive(socket_, bytes);
     taken_.resize(kTakenBytes);
     const std::ptrdiff_t count = tcp::receive(socket_, taken_);
     if (count <= 0) return count;
@@ -213,6 +214,16 @@ std::ptrdiff_t Tls::receive(std::span<std::byte> bytes) {
   const int result =
       SSL_read(ssl_, bytes.data(), static_cast<int>(std::min<std::size_t>(bytes.size(), INT_MAX)));
   return result > 0 ? result : outcome(result, /*is_sending=*/false);
+}
+
+std::ptrdiff_t Tls::shake_hands() {
+  sends_after_receiving_ = waits_to_send_ = false;
+  may_take_ = true;
+  ERR_clear_error();
+  const int result = SSL_do_handshake(ssl_);
+  if (result == 1) return 0;
+  const std::ptrdiff_t error = outcome(result, /*is_sending=*/false);
+  return error == 0 ? -ECONNRESET : error;
 }
 
 std::ptrdiff_t Tls::send(std::span<const iovec> parts) {

@@ -68,7 +68,11 @@ class Tls {
   // See Channel. An error of TLS itself, such as bytes that were changed on the way, is EBADMSG.
   std::ptrdiff_t receive(std::span<std::byte> bytes);
   std::ptrdiff_t send(std::span<const iovec> parts);
+  std::ptrdiff_t shake_hands();
   void may_take(bool may) { may_take_ = may; }
+  /// From here on nothing is taken from the socket that is not needed for what is returned next. It costs two
+  /// more system calls a record.
+  void take_exactly() { takes_exactly_ = true; }
 
   /// Something of TLS's own has to be sent before anything can be received.
   [[nodiscard]] bool waits_to_send() const { return waits_to_send_; }
@@ -94,6 +98,7 @@ class Tls {
   std::vector<std::byte> taken_;        ///< from the socket
   std::span<const std::byte> untaken_;  ///< of these, what OpenSSL has not got
   bool may_take_ = false;
+  bool takes_exactly_ = false;
   std::uint64_t records_ = 0;      ///< sent
   std::vector<std::byte> record_;  ///< for parts that go as one
 };

@@ -13,9 +13,13 @@
 #include <csignal>
 #include <cstdio>
 #include <future>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_split.h"
+#include "tests/transport/fault_proxy.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -28,15 +32,16 @@ bool never() {
   return false;
 }
 
-/// A leader in a thread of its own, for a server and a worker.
-class LeaderTest : public ::testing::Test {
+/// A leader in a thread of its own, for a server and a worker. Encrypting, or not.
+class LeaderTest : public ::testing::TestWithParam<bool> {
  protected:
   LeaderTest()
       : record_(1, [](const auto& sums) { return sums; }),
         display_(settings_, Display::Mode::kNone, stdout, stderr),
         monitor_(record_, display_, nullptr) {
     std::signal(SIGPIPE, SIG_IGN);
-    auto leader = Leader::listen(true, {{"server 0 (rank 0)", true}, {"worker 0 (rank 1)", false}}, secret_);
+    auto leader =
+        Leader::listen(true, {{"server 0 (rank 0)", true}, {"worker 0 (rank 1)", false}}, secret_, encrypts_);
     EXPECT_TRUE(leader.ok()) << leader.status();
     leader_ = *std::move(leader);
     address_ = leader_->address();
@@ -47,9 +52,27 @@ class LeaderTest : public ::testing::Test {
   }
 
   [[nodiscard]] std::unique_ptr<LeaderLink> connect(std::uint32_t rank) const {
-    auto link = LeaderLink::connect(address_, rank, true, *secret_, std::chrono::seconds(30), never);
+    auto link = link_of(address_, rank, *secret_, encrypts_, std::chrono::seconds(30));
     EXPECT_TRUE(link.ok()) << link.status();
     return *std::move(link);
+  }
+  static absl::StatusOr<std::unique_ptr<LeaderLink>> link_of(
+      const std::string& address, std::uint32_t rank, const transport::Secret& secret, bool encrypts,
+      std::chrono::seconds patience = std::chrono::seconds(0)) {
+    return LeaderLink::connect(address, rank, true, secret, patience, never, encrypts);
+  }
+  /// Where a proxy before the leader listens.
+  [[nodiscard]] static std::string address_of(const transport::FaultProxy& proxy) {
+    return fmt::format("127.0.0.1;{}", proxy.port());
+  }
+  [[nodiscard]] std::uint16_t port() const {
+    const std::vector<std::string> parts = absl::StrSplit(address_, ';');
+    return static_cast<std::uint16_t>(std::stoi(parts[1]));
+  }
+  /// Both members come and go.
+  void end_well() {
+    for (const std::uint32_t rank : {0U, 1U}) connect(rank)->send(job::EndedMessage{0});
+    EXPECT_TRUE(end_of_run().ok());
   }
   absl::Status end_of_run() {
     thread_.join();
@@ -57,11 +80,10 @@ class LeaderTest : public ::testing::Test {
   }
   /// A plain connection without LeaderLink's handshake.
   [[nodiscard]] int connect_plainly() const {
-    const std::vector<std::string> parts = absl::StrSplit(address_, ';');
     sockaddr_in place{};
     place.sin_family = AF_INET;
-    place.sin_port = htons(static_cast<std::uint16_t>(std::stoi(parts[1])));
-    ::inet_pton(AF_INET, parts[0].c_str(), &place.sin_addr);
+    place.sin_port = htons(port());
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     EXPECT_EQ(::connect(descriptor, reinterpret_cast<sockaddr*>(&place), sizeof place), 0);
     return descriptor;
@@ -76,6 +98,7 @@ class LeaderTest : public ::testing::Test {
     return answer;
   }
 
+  const bool encrypts_ = GetParam();
   const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
   RunSettings settings_;
   RunRecord record_;
@@ -86,7 +109,12 @@ class LeaderTest : public ::testing::Test {
   std::thread thread_;
 };
 
-TEST_F(LeaderTest, HearsAllUntilTheyHaveEnded) {
+std::string name_of_way(const ::testing::TestParamInfo<bool>& tested) {
+  return tested.param ? "Encrypted" : "Plain";
+}
+INSTANTIATE_TEST_SUITE_P(Each, LeaderTest, ::testing::Bool(), name_of_way);
+
+TEST_P(LeaderTest, HearsAllUntilTheyHaveEnded) {
   const auto server = connect(0);
   const auto worker = connect(1);
   job::IterationMessage iteration;
@@ -104,7 +132,7 @@ TEST_F(LeaderTest, HearsAllUntilTheyHaveEnded) {
   worker->wait_for_end();
 }
 
-TEST_F(LeaderTest, WhoGoesWithoutAWordIsNamedAndTheOthersAreToldToStop) {
+TEST_P(LeaderTest, WhoGoesWithoutAWordIsNamedAndTheOthersAreToldToStop) {
   const auto server = connect(0);
   connect(1).reset();
   pollfd told = {server->descriptor(), POLLIN, 0};
@@ -116,7 +144,7 @@ TEST_F(LeaderTest, WhoGoesWithoutAWordIsNamedAndTheOthersAreToldToStop) {
   EXPECT_FALSE(server->lost());
 }
 
-TEST_F(LeaderTest, WhoDoesNotEndIsAbandoned) {
+TEST_P(LeaderTest, WhoDoesNotEndIsAbandoned) {
   const auto server = connect(0);
   const auto worker = connect(1);
   worker->send(job::FailedMessage{absl::ResourceExhaustedError("too much")});
@@ -126,7 +154,7 @@ TEST_F(LeaderTest, WhoDoesNotEndIsAbandoned) {
   EXPECT_TRUE(leader_->abandoned());
 }
 
-TEST_F(LeaderTest, SignalIsTold) {
+TEST_P(LeaderTest, SignalIsTold) {
   const auto server = connect(0);
   const auto worker = connect(1);
   worker->send(job::EndedMessage{128 + SIGTERM});
@@ -135,7 +163,7 @@ TEST_F(LeaderTest, SignalIsTold) {
   EXPECT_EQ(leader_->signal(), SIGTERM);
 }
 
-TEST_F(LeaderTest, SilentFailureIsOne) {
+TEST_P(LeaderTest, SilentFailureIsOne) {
   const auto server = connect(0);
   const auto worker = connect(1);
   worker->send(job::EndedMessage{3});
@@ -143,7 +171,7 @@ TEST_F(LeaderTest, SilentFailureIsOne) {
   EXPECT_EQ(end_of_run().message(), "worker 0 (rank 1) ended with status 3");
 }
 
-TEST_F(LeaderTest, StrangersAreRefused) {
+TEST_P(LeaderTest, StrangersAreRefused) {
   const auto worker = connect(1);
   const std::string nonce(32, 'a');
   const std::string proof(64, 'b');
@@ -169,22 +197,82 @@ TEST_F(LeaderTest, StrangersAreRefused) {
   EXPECT_TRUE(end_of_run().ok());
 }
 
-TEST_F(LeaderTest, OnlyWhoHasTheSecretBelievesAndIsBelieved) {
+TEST_P(LeaderTest, OnlyWhoHasTheSecretBelievesAndIsBelieved) {
   const auto other = *transport::Secret::random();
-  const auto stranger = LeaderLink::connect(address_, 0, true, *other, std::chrono::seconds(0), never);
-  EXPECT_FALSE(stranger.ok());
+  const auto stranger = link_of(address_, 0, *other, encrypts_);
+  EXPECT_THAT(std::string(stranger.status().message()), HasSubstr("rank 0 cannot be reached"));
   const auto server = connect(0);
-  EXPECT_FALSE(LeaderLink::connect(address_, 0, true, *secret_, std::chrono::seconds(0), never).ok())
-      << "this rank has already connected";
-  EXPECT_FALSE(LeaderLink::connect(address_, 2, true, *secret_, std::chrono::seconds(0), never).ok())
-      << "no such rank";
+  EXPECT_FALSE(link_of(address_, 0, *secret_, encrypts_).ok()) << "this rank has already connected";
+  EXPECT_FALSE(link_of(address_, 2, *secret_, encrypts_).ok()) << "no such rank";
   const auto worker = connect(1);
   worker->send(job::EndedMessage{0});
   server->send(job::EndedMessage{0});
   EXPECT_TRUE(end_of_run().ok());
 }
 
-TEST_F(LeaderTest, ACrowdThatSaysNothingKeepsNobodyOut) {
+TEST_P(LeaderTest, WhoWasToldOtherwiseWhetherToEncryptHearsIt) {
+  const absl::Status status = link_of(address_, 0, *secret_, !encrypts_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(encrypts_ ? "rank 0 encrypts what it sends (TLS), and this process does not"
+                                  : "rank 0 does not encrypt what it sends, and this process does (TLS)"));
+  end_well();
+}
+
+TEST_P(LeaderTest, WhatIsSaidCanBeReadOnTheWayUnlessItIsEncrypted) {
+  std::string seen;
+  {
+    const transport::FaultProxy proxy(port(), {.watch = [&](std::span<const std::byte> bytes) {
+                                        seen.append(reinterpret_cast<const char*>(bytes.data()),
+                                                    bytes.size());
+                                      }});
+    const auto worker = *link_of(address_of(proxy), 1, *secret_, encrypts_, std::chrono::seconds(30));
+    worker->send(job::PrintMessage{"sword of the spirit"});
+    worker->send(job::EndedMessage{0});
+    connect(0)->send(job::EndedMessage{0});
+    EXPECT_TRUE(end_of_run().ok());
+  }
+  EXPECT_EQ(monitor_.printed(), std::vector<std::string>{"sword of the spirit"});
+  EXPECT_EQ(seen.find("sword") == std::string::npos, encrypts_);
+  EXPECT_EQ(seen.find("welcome") == std::string::npos, encrypts_);
+}
+
+TEST_P(LeaderTest, WhatWasChangedOnTheWayEndsAnEncryptedRunAndSaysWhy) {
+  if (!encrypts_) GTEST_SKIP() << "nobody could notice";
+  const auto server = connect(0);
+  const transport::FaultProxy proxy(port(),
+                                    {.fault = transport::FaultProxy::Fault::kFlip, .after_bytes = 5000});
+  const auto worker = *link_of(address_of(proxy), 1, *secret_, encrypts_, std::chrono::seconds(30));
+  for (int i = 0; i < 100; ++i) worker->send(job::PrintMessage{std::string(100, 'x')});
+  server->send(job::FailedMessage{absl::UnavailableError("worker 0 is gone")});
+  server->send(job::EndedMessage{1});
+  EXPECT_THAT(std::string(end_of_run().message()),
+              AllOf(HasSubstr("worker 0 (rank 1) is lost"), HasSubstr("has changed or replaced it")));
+}
+
+TEST_P(LeaderTest, AHandshakeThatWasChangedOnTheWayIsAnErrorOfItsOwn) {
+  if (!encrypts_) GTEST_SKIP() << "there is none";
+  // In what the leader says first in it, or the member.
+  for (const std::uint64_t after_bytes : {300U, 450U}) {
+    const transport::FaultProxy proxy(
+        port(), {.fault = transport::FaultProxy::Fault::kFlip, .after_bytes = after_bytes});
+    const absl::Status status = link_of(address_of(proxy), 1, *secret_, encrypts_).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(std::string(status.message()), ::testing::AnyOf(HasSubstr("has changed or replaced it"),
+                                                                HasSubstr("rank 0 cannot be reached")));
+  }
+  end_well();
+}
+
+TEST_P(LeaderTest, AByteAtATimeIsAsGoodAsAll) {
+  const transport::FaultProxy proxy(port(), {.most_at_once = 1});
+  const auto worker = *link_of(address_of(proxy), 1, *secret_, encrypts_, std::chrono::seconds(30));
+  worker->send(job::EndedMessage{0});
+  connect(0)->send(job::EndedMessage{0});
+  EXPECT_TRUE(end_of_run().ok());
+}
+
+TEST_P(LeaderTest, ACrowdThatSaysNothingKeepsNobodyOut) {
   std::vector<int> crowd(200);
   for (int& descriptor : crowd) descriptor = connect_plainly();
   const auto server = connect(0);
@@ -195,14 +283,17 @@ TEST_F(LeaderTest, ACrowdThatSaysNothingKeepsNobodyOut) {
   for (const int descriptor : crowd) ::close(descriptor);
 }
 
-TEST_F(LeaderTest, NonsenseOfAMemberIsAFailure) {
+TEST_P(LeaderTest, NonsenseOfAMemberIsAFailure) {
   const auto server = connect(0);
   const auto worker = connect(1);
+  // Beside what is encrypted, it is nonsense already to TLS.
   job::write_all(worker->descriptor(), "nonsense\n").IgnoreError();
   worker->send(job::EndedMessage{0});
   server->send(job::EndedMessage{1});
   EXPECT_THAT(std::string(end_of_run().message()),
-              AllOf(HasSubstr("worker 0 (rank 1): not a message"), Not(HasSubstr("server"))));
+              AllOf(HasSubstr(encrypts_ ? "worker 0 (rank 1) is lost: it was not encrypted"
+                                        : "worker 0 (rank 1): not a message"),
+                    Not(HasSubstr("server"))));
 }
 
 TEST(LeaderLinkTest, WhoListensWithoutTheSecretIsNotBelieved) {
@@ -269,7 +360,7 @@ class SurvivalTest : public LeaderTest {
                               {{"server 0 (rank 0)", true, 0, 1},
                                {"copy 1 of server 0 (rank 1)", true, 0, 2},
                                {"worker 0 (rank 2)", false}},
-                              secret_);
+                              secret_, encrypts_);
     leader_->survive_by(survival_);
     address_ = leader_->address();
     for (const std::uint32_t rank : {0U, 1U, 2U}) {
@@ -290,7 +381,9 @@ class SurvivalTest : public LeaderTest {
   bool goes_on_ = true;
 };
 
-TEST_F(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
+INSTANTIATE_TEST_SUITE_P(Each, SurvivalTest, ::testing::Bool(), name_of_way);
+
+TEST_P(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
   links_[0].reset();
   step_until([&] { return !survival_.lost.empty(); });
   EXPECT_THAT(survival_.lost, HasSubstr("server 0 (rank 0) ended without a word"));
@@ -302,7 +395,7 @@ TEST_F(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
   EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
 }
 
-TEST_F(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
+TEST_P(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
   survival_.losses.push_back({.rank = 1, .why = "shows no sign of life"});
   step_until([&] { return !survival_.lost.empty(); });
   pollfd told = {links_[1]->descriptor(), POLLIN, 0};
@@ -317,14 +410,14 @@ TEST_F(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
   EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
 }
 
-TEST_F(SurvivalTest, EndsWhenNoCopyIsLeftOrAWorkerIsGone) {
+TEST_P(SurvivalTest, EndsWhenNoCopyIsLeftOrAWorkerIsGone) {
   survival_.losses = {{.rank = 1, .why = "is gone"}, {.rank = 0, .why = "is gone, too"}};
   step_until([&] { return monitor_.failed(); });
   EXPECT_THAT(std::string(monitor_.failure().message()),
               HasSubstr("server 0 (rank 0) is gone, too; server 0 is lost with all its copies"));
 }
 
-TEST_F(SurvivalTest, WhoServesAndDoesNotEndIsLeftOut) {
+TEST_P(SurvivalTest, WhoServesAndDoesNotEndIsLeftOut) {
   survival_.held_chains = {.number = 2, .servers = {{{.copy = 1, .rank = 1}, {.copy = 0, .rank = 0}}}};
   links_[2]->send(job::EndedMessage{0});
   step_until([&] { return !survival_.lost.empty() || monitor_.failed(); });
@@ -336,7 +429,7 @@ TEST_F(SurvivalTest, WhoServesAndDoesNotEndIsLeftOut) {
   EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
 }
 
-TEST_F(SurvivalTest, EndsWithAWorker) {
+TEST_P(SurvivalTest, EndsWithAWorker) {
   links_[2].reset();
   step_until([&] { return monitor_.failed(); });
   EXPECT_THAT(std::string(monitor_.failure().message()), HasSubstr("worker 0 (rank 2) ended without a word"));

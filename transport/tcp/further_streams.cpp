@@ -1,0 +1,353 @@
+#include "transport/tcp/further_streams.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "base/return_if_error.hpp"
+#include "transport/tcp/socket.hpp"
+
+namespace verbena::transport::tcp {
+
+namespace {
+
+/// For the others to bring what was sent before one broke, or was closed.
+constexpr auto kGrace = std::chrono::milliseconds(500);
+
+absl::Status of_one(const absl::Status& status) {
+  return absl::Status(status.code(), fmt::format("one of its streams: {}", std::string(status.message())));
+}
+
+}  // namespace
+
+FurtherStreams::FurtherStreams(Hub& hub, StreamsUser& user)
+    : hub_(hub),
+      user_(user),
+      piece_bytes_(std::size_t{4} * hub.options.long_bytes / kWordBytes * kWordBytes) {}
+
+FurtherStreams::~FurtherStreams() {
+  close();
+}
+
+// ---- opening
+
+void FurtherStreams::open(const sockaddr_storage& place, const ConnectionId& id, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Opening& opening = openings_.emplace_back(*this, id);
+    opening.place = std::prev(openings_.end());
+    absl::Status begun = opening.approach.begin(place);
+    if (begun.ok()) {
+      const absl::StatusOr<std::uint64_t> number = hub_.sockets.add(opening.approach.socket(), opening);
+      if (number.ok()) {
+        opening.number = *number;
+        hub_.sockets.want(*number, opening.approach.socket(), Sockets::Wants::kWriting);
+        continue;
+      }
+      begun = number.status();
+    }
+    spdlog::debug("a further stream cannot be had: {}", std::string(begun.message()));
+    openings_.pop_back();
+  }
+}
+
+bool FurtherStreams::is_opening() const {
+  return !openings_.empty() ||
+         std::ranges::any_of(streams_, [](const Stream& each) { return !each.is_ready && !each.broken_at; });
+}
+
+void FurtherStreams::on_ready(Opening& opening) {
+  const absl::StatusOr<bool> has_met = opening.approach.go_on();
+  if (has_met.ok() && !*has_met) {
+    hub_.sockets.want(opening.number, opening.approach.socket(),
+                      opening.approach.waits_to_send() ? Sockets::Wants::kWriting : Sockets::Wants::kReading);
+    return;
+  }
+  absl::Status status = has_met.status();
+  if (status.ok()) {
+    Channel channel = opening.approach.take().channel;
+    hub_.sockets.remove(std::exchange(opening.number, 0), channel.socket());
+    status = add(std::move(channel));
+  }
+  if (!status.ok()) spdlog::debug("a further stream cannot be had: {}", std::string(status.message()));
+  end(opening);
+}
+
+void FurtherStreams::end(Opening& opening) {
+  if (opening.number != 0) hub_.sockets.remove(opening.number, opening.approach.socket());
+  openings_.erase(opening.place);
+  if (!is_opening()) user_.on_streams_opened();
+}
+
+absl::Status FurtherStreams::add(Channel channel) {
+  Stream& stream = streams_.emplace_back(*this, std::move(channel), hub_.options.max_message_bytes);
+  const absl::StatusOr<std::uint64_t> number = hub_.sockets.add(stream.channel.socket(), stream);
+  if (!number.ok()) {
+    streams_.pop_back();
+    return number.status();
+  }
+  stream.number = *number;
+  keep_little_unsent(stream.channel.socket());
+  // An error shows again, when it is used.
+  shake_hands(stream).IgnoreError();
+  watch();
+  return absl::OkStatus();
+}
+
+absl::Status FurtherStreams::shake_hands(Stream& stream) {
+  if (stream.is_ready) return absl::OkStatus();
+  const std::ptrdiff_t result = stream.channel.shake_hands();
+  if (result == -EAGAIN) return absl::OkStatus();
+  if (result < 0) return of_one(has_gone(static_cast<int>(-result)));
+  stream.is_ready = true;
+  ++ready_;
+  if (!is_opening()) user_.on_streams_opened();
+  return absl::OkStatus();
+}
+
+void FurtherStreams::on_ready(Stream& stream) {
+  if (!is_awaiting_) {
+    std::size_t most = 1;  // a header, or what only makes the kernel acknowledge something
+    if (const absl::Status received = receive(stream, most); !received.ok())
+      return user_.on_stream_failed(received);
+    watch();
+  }
+  // What it has received belongs to a later payload. Nothing more is received, so nothing else would tell.
+  if (stream.reader.is_paused() && !stream.broken_at && is_broken(stream.channel.socket()))
+    note_broken(stream, of_one(has_gone(0)));
+  user_.on_stream_ready();  // which may destroy it
+}
+
+void FurtherStreams::note_broken(Stream& stream, const absl::Status& how) {
+  if (stream.number == 0) return;  // it is known
+  stream.broken_at = clock_now();
+  stream.how_it_broke = how;
+  hub_.sockets.remove(std::exchange(stream.number, 0), stream.channel.socket());  // it stays ready
+}
+
+// ---- sending
+
+void FurtherStreams::add_in_place(const Frame& header, std::span<const std::byte> payload) {
+  outgoing_.push_back({.header = header, .bytes = payload, .own = nullptr, .unsent = payload.size()});
+}
+
+std::span<std::byte> FurtherStreams::add(const Frame& header) {
+  const std::size_t lead = header.address % kWordBytes;
+  const auto length = static_cast<std::size_t>(header.length);
+  auto own = std::make_unique_for_overwrite<std::byte[]>(lead + length);
+  const std::span<std::byte> room(own.get() + lead, length);
+  held_bytes_ += length;
+  outgoing_.push_back({.header = header, .bytes = room, .own = std::move(own), .unsent = length});
+  return room;
+}
+
+bool FurtherStreams::needs_others_memory() const {
+  return std::ranges::any_of(outgoing_, [](const Outgoing& each) { return each.own == nullptr; });
+}
+
+/// Gives the stream the next piece. False: there is none.
+bool FurtherStreams::assign_piece(Stream& stream) {
+  if (!has_unassigned()) return false;
+  Outgoing& payload = outgoing_[static_cast<std::size_t>(unassigned_ - sent_)];
+  // Each piece but the last ends at a word.
+  const std::uint64_t first = payload.header.address + payload.assigned;
+  const std::size_t bytes =
+      std::min(payload.bytes.size() - payload.assigned, piece_bytes_ - first % kWordBytes);
+  stream.writer.add_in_place({.kind = FrameKind::kPiece,
+                              .value = static_cast<std::uint32_t>(unassigned_),
+                              .address = first,
+                              .length = bytes},
+                             payload.bytes.subspan(payload.assigned, bytes));
+  stream.assigned.push_back({.payload = unassigned_, .bytes = bytes, .end = stream.writer.queued()});
+  payload.assigned += bytes;
+  if (payload.assigned == payload.bytes.size()) ++unassigned_;
+  return true;
+}
+
+/// Takes note of what the stream has sent.
+void FurtherStreams::settle(Stream& stream) {
+  while (!stream.assigned.empty() && stream.assigned.front().end <= stream.writer.sent()) {
+    const Assigned& piece = stream.assigned.front();
+    outgoing_[static_cast<std::size_t>(piece.payload - sent_)].unsent -= piece.bytes;
+    stream.assigned.pop_front();
+  }
+  for (; !outgoing_.empty() && outgoing_.front().unsent == 0; ++sent_) {
+    if (outgoing_.front().own != nullptr) held_bytes_ -= outgoing_.front().bytes.size();
+    outgoing_.pop_front();
+  }
+}
+
+int FurtherStreams::send() {
+  // Piece by piece, each to the next stream that takes one.
+  for (Stream& stream : streams_) stream.is_full = !stream.is_ready || stream.broken_at.has_value();
+  std::size_t refusals = 0;  // one after the other
+  for (std::size_t total = 0; refusals < streams_.size() && total < FrameWriter::kMostSentBytes;) {
+    Stream& stream = streams_[next_to_send_++ % streams_.size()];
+    if (stream.is_full || (stream.writer.empty() && !assign_piece(stream))) {
+      ++refusals;
+      continue;
+    }
+    const std::uint64_t before = stream.writer.sent();
+    const int error = stream.writer.send(stream.channel);
+    if (error != 0 && error != EAGAIN) return error;
+    total += static_cast<std::size_t>(stream.writer.sent() - before);
+    settle(stream);
+    stream.is_full = error == EAGAIN;
+    refusals = 0;
+  }
+  return 0;
+}
+
+// ---- receiving
+
+void FurtherStreams::await(const Frame& header) {
+  is_awaiting_ = true;
+  awaited_ = header;
+  unclaimed_ = incomplete_ = header.length;
+}
+
+/// Whether the piece is of the payload that is awaited. False: of a later one.
+absl::StatusOr<bool> FurtherStreams::is_due(const Frame& piece) const {
+  if (piece.kind != FrameKind::kPiece) return nonsense("no piece on a further stream");
+  const auto ahead = static_cast<std::int32_t>(piece.value - static_cast<std::uint32_t>(received_));
+  if (ahead < 0) return nonsense("a piece of what has come already");
+  if (ahead > 0 || !is_awaiting_) return false;
+  const std::uint64_t offset = piece.address - awaited_.address;
+  const bool is_inside = offset <= awaited_.length && piece.length <= awaited_.length - offset;
+  if (!is_inside || piece.length == 0 || piece.length > unclaimed_)
+    return nonsense("a piece that is not of its payload");
+  return true;
+}
+
+absl::Status FurtherStreams::Stream::begin(const Frame& frame) {
+  if (frame.kind == FrameKind::kProbe) return absl::OkStatus();
+  piece = frame;
+  const absl::StatusOr<bool> is_due = streams.is_due(frame);
+  if (!is_due.ok()) return is_due.status();
+  if (*is_due) {
+    streams.unclaimed_ -= frame.length;
+  } else {
+    reader.pause();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FurtherStreams::Stream::take(const Frame& frame, std::uint64_t offset,
+                                          std::span<const std::byte> bytes) {
+  return streams.user_.take_bulk(streams.awaited_, frame.address - streams.awaited_.address + offset, bytes);
+}
+
+absl::Status FurtherStreams::Stream::end(const Frame& frame) {
+  if (frame.kind == FrameKind::kProbe) return absl::OkStatus();
+  streams.incomplete_ -= frame.length;
+  if (streams.incomplete_ == 0) {
+    streams.is_awaiting_ = false;
+    ++streams.received_;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> FurtherStreams::receive(std::size_t most) {
+  for (Stream& stream : streams_) {
+    if (is_awaiting_ && !stream.broken_at) RETURN_IF_ERROR(receive(stream, most));
+  }
+  const auto is_lost = [](const Stream& stream) { return stream.broken_at.has_value(); };
+  if (is_awaiting_ && std::ranges::all_of(streams_, is_lost)) return streams_.front().how_it_broke;
+  return !is_awaiting_;
+}
+
+absl::Status FurtherStreams::receive(Stream& stream, std::size_t& left_to_receive) {
+  RETURN_IF_ERROR(shake_hands(stream));
+  if (!stream.is_ready) return absl::OkStatus();
+  if (stream.reader.is_paused()) {
+    const absl::StatusOr<bool> is_due = this->is_due(stream.piece);
+    if (!is_due.ok()) return is_due.status();
+    if (!*is_due) return absl::OkStatus();
+    unclaimed_ -= stream.piece.length;
+    RETURN_IF_ERROR(stream.reader.resume(stream));
+  }
+  stream.channel.begin_receiving();
+  while (!stream.reader.is_paused()) {
+    const std::span<std::byte> room = stream.reader.room_for_one(hub_.buffer);
+    const std::ptrdiff_t count = stream.channel.receive(room);
+    if (count == -EAGAIN) break;
+    if (count == -EBADMSG) return of_one(has_gone(EBADMSG));
+    if (count <= 0) {
+      note_broken(stream, of_one(has_gone(static_cast<int>(-count))));
+      break;
+    }
+    hub_.has_worked = true;
+    has_received_ = true;
+    RETURN_IF_ERROR(stream.reader.received(static_cast<std::size_t>(count), stream));
+    left_to_receive -= std::min(left_to_receive, static_cast<std::size_t>(count));
+    if (left_to_receive == 0) stream.channel.take_no_more();
+  }
+  return absl::OkStatus();
+}
+
+// ---- their sockets
+
+void FurtherStreams::watch() {
+  for (Stream& stream : streams_) {
+    if (stream.number == 0) continue;
+    const bool sends = stream.is_ready && (!stream.writer.empty() || has_unassigned());
+    const Sockets::Wants wants = stream.channel.wants(sends, !stream.reader.is_paused());
+    if (std::exchange(stream.wants, wants) != wants)
+      hub_.sockets.want(stream.number, stream.channel.socket(), wants);
+  }
+}
+
+absl::Status FurtherStreams::check(TimePoint now) {
+  const bool goes_on = std::exchange(has_received_, false);
+  for (Stream& stream : streams_) {
+    if (stream.broken_at && goes_on) stream.broken_at = now;
+    if (stream.broken_at && now - *stream.broken_at >= kGrace) return stream.how_it_broke;
+    if (!stream.is_ready || stream.broken_at) continue;
+    const Acknowledged known = acknowledged(stream.channel.socket());
+    switch (stream.silence.look(known, !stream.writer.empty(), hub_.options.peer_timeout)) {
+      case Silence::Verdict::kAlive:
+        break;
+      case Silence::Verdict::kUnknown:
+        stream.writer.add({.kind = FrameKind::kProbe});
+        break;
+      case Silence::Verdict::kGone:
+        return of_one(absl::DeadlineExceededError(
+            fmt::format("its host has not answered for {} ms", known.silent.count())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void FurtherStreams::leave(TimePoint deadline) {
+  while (ready_ > 0 && has_unassigned()) {
+    Stream& stream = streams_[next_to_send_++ % streams_.size()];
+    if (stream.is_ready) assign_piece(stream);
+  }
+  const auto memory = std::make_shared<std::deque<Outgoing>>(std::move(outgoing_));
+  for (Stream& stream : streams_) {
+    if (stream.number != 0) hub_.sockets.remove(std::exchange(stream.number, 0), stream.channel.socket());
+    if (!stream.is_ready || stream.broken_at) continue;
+    hub_.leaving.emplace_back(hub_.sockets, std::move(stream.channel), std::move(stream.writer), deadline,
+                              memory);
+  }
+  close();
+}
+
+void FurtherStreams::close() {
+  for (Stream& stream : streams_) {
+    if (stream.number != 0) hub_.sockets.remove(stream.number, stream.channel.socket());
+  }
+  for (Opening& opening : openings_) hub_.sockets.remove(opening.number, opening.approach.socket());
+  streams_.clear();
+  openings_.clear();
+  outgoing_.clear();
+  ready_ = 0;
+  sent_ = unassigned_ = held_bytes_ = 0;
+  is_awaiting_ = false;
+}
+
+}  // namespace verbena::transport::tcp
