@@ -174,6 +174,20 @@ bool SessionCore::has_rows_that_move() const {
                      [](const auto& table) { return table->options().allocation == Allocation::kDynamic; });
 }
 
+/// The server has granted memory for the table that is being opened, and it cannot be mapped, although the
+/// server is on this host: it has gone since, and an event will say so.
+bool SessionCore::is_memory_gone(ServerLink& link, std::uint32_t table) const {
+  if (!mending_.is_possible() || options_.read_path != ReadPath::kInPlace || !link.reads_in_place)
+    return false;
+  const auto is_gone = [&](const transport::RemoteDescriptor& memory) {
+    return memory.length_bytes > 0 && link.connection->mapped(memory) == nullptr;
+  };
+  return is_gone(link.shards[table]) ||
+         std::any_of(link.regions.begin(), link.regions.end(), [&](const protocol::RegionAdded& added) {
+           return is_gone(added.memory.as<transport::RemoteDescriptor>());
+         });
+}
+
 absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, ValueType type) {
   if (!status_.ok()) return status_;
   RETURN_IF_ERROR(check(options, type));
@@ -198,7 +212,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
     return std::all_of(links_.begin(), links_.end(), [&](const auto& link) {
       // A copy that takes a server's place tells again where its tables are.
       const bool is_there = !mending_.is_possible() || (link->is_up() && link->connection->status().ok());
-      return is_there && link->shards.size() > number;
+      return is_there && link->shards.size() > number && !is_memory_gone(*link, number);
     });
   };
   // Servers may have much to read.

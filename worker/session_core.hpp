@@ -220,6 +220,7 @@ class SessionCore {
   bool lose(ServerLink& link);
   absl::Status wait_for_min_clock(consistency::Clock clock, Servers which);
   absl::Status ship_all();
+  [[nodiscard]] bool is_memory_gone(ServerLink& link, std::uint32_t table) const;
   /// Tells those servers that do not know it yet that this worker has finished all clocks below `clock`. If
   /// this ends the current clock and a table weighs means, it also tells how many examples the updates are
   /// made of.
