@@ -75,7 +75,10 @@ bool Chain::poll() {
   // Without what it was answered, which may wait to be sent, it cannot take records.
   follower_knows_ |= follower_ != nullptr && follower_->control.empty();
   bool worked = follower_knows_ && (follower_wants_image_ ? send_image() : log_.send());
-  if (log_.is_held() && have_all_come()) log_.release();
+  if (waits_for_workers() && have_all_come()) {
+    log_.release();
+    host_.all_have_come();
+  }
   while (std::optional<WorkerMessage> record = log_.take()) {
     worked = true;
     Peer& worker = *record->worker;

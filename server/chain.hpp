@@ -10,9 +10,10 @@
 //
 // The one that it has followed may go on all the same (ConfigurationSource::ends_who_is_left_out()), and
 // workers that have not heard of the configuration may read there. Under models whose reads wait for clocks
-// they find all that their clocks promise. Under those that promise what others were told of (sequential,
-// vap), nobody must be told of anything that is not there: so what workers say to this copy counts only when
-// all of them have come to it, for a worker has ended its reads elsewhere before it comes.
+// they find all that their clocks promise. Under those that promise what others were told of, or have read
+// (sequential, vap), nobody must find here what is not there. That may be: this copy has had all that was
+// told there, and perhaps more. So it is not read, and what workers say to it does not count, until all of
+// them have come to it: a worker has ended its reads elsewhere before it comes.
 #pragma once
 
 #include <cstddef>
@@ -53,6 +54,7 @@ class Chain {
     virtual void serve() = 0;  ///< from now on this copy serves
     /// A table promises its readers what others were told of.
     [[nodiscard]] virtual bool acknowledges_at_once() const = 0;
+    virtual void all_have_come() = 0;  ///< from now on it may be read
     virtual void fail(const absl::Status& because) = 0;
     /// Another copy has this one's place. It ends without a word: to those who do not know that yet it would
     /// sound as if the job had failed.
@@ -71,6 +73,8 @@ class Chain {
   /// There may be other copies, now or later.
   [[nodiscard]] bool is_replicated() const { return source_ != nullptr; }
   [[nodiscard]] bool serves() const { return serves_; }
+  /// It serves, and must not be read yet.
+  [[nodiscard]] bool waits_for_workers() const { return log_.is_held(); }
   /// The configuration that it goes by.
   [[nodiscard]] std::uint64_t configuration() const { return number_; }
   /// The first one of the chain has said that all is over.

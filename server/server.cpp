@@ -343,11 +343,23 @@ absl::Status Server::take_back(Peer& worker) {
   worker.come_back();
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
     enqueue(lane, {.kind = LaneTask::Kind::kMute, .worker = worker.worker});
-  for (std::uint32_t table = 0; table < worker.tables_opened; ++table)
-    list_announcements(worker, shards_[table]);
-  RETURN_IF_ERROR(announce(worker));
+  if (!chain_.waits_for_workers()) RETURN_IF_ERROR(tell_tables_again(worker));
   if (worker.left) reply(worker, protocol::Goodbye{});
   return absl::OkStatus();
+}
+
+/// Without knowing where they are, it reads nothing here.
+absl::Status Server::tell_tables_again(Peer& worker) {
+  for (std::uint32_t table = 0; table < worker.tables_opened; ++table)
+    list_announcements(worker, shards_[table]);
+  return announce(worker);
+}
+
+void Server::all_have_come() {
+  for (Peer* const worker : workers_) {
+    if (!worker->is_there() || !worker->has_come_back) continue;
+    if (const absl::Status status = tell_tables_again(*worker); !status.ok()) reject(*worker, status);
+  }
 }
 
 bool Server::acknowledges_at_once() const {
@@ -482,6 +494,7 @@ absl::Status Server::tell_opened(Peer& peer, const TableShard& shard) {
   // Nor is it told of it if the connection is that of the process that takes its place, or gone: who comes
   // back is told of all.
   if (peer.connection == nullptr || peer.closed || peer.welcome) return absl::OkStatus();
+  if (peer.has_come_back && chain_.waits_for_workers()) return absl::OkStatus();
   list_announcements(peer, shard);
   return announce(peer);
 }

@@ -115,6 +115,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   void hear(Peer& peer);
   void on_message(Peer& peer, std::span<const std::byte> bytes);
   absl::Status take_back(Peer& worker);
+  absl::Status tell_tables_again(Peer& worker);
   void on_adopted(const WorkerMessage& record);
   [[nodiscard]] bool waits_for_partings() const;
   absl::Status check_copies(TableShard& shard) const;
@@ -164,6 +165,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   absl::Status go_by(const WorkerMessage& record) override;
   void serve() override;
   [[nodiscard]] bool acknowledges_at_once() const override;
+  void all_have_come() override;
   void fail(const absl::Status& because) override;
   void step_aside(const absl::Status& because) override;
   void forget_image() override { lane_images_.reset(); }
