@@ -20,14 +20,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VERSION = re.search(r"project\(verbena VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
 NAME = f"verbena-{VERSION}"
-METADATA = f"""Metadata-Version: 2.1
-Name: verbena
-Version: {VERSION}
-Summary: A parameter server on one-sided RDMA
-License: Apache-2.0
-Requires-Python: >=3.9
-Requires-Dist: numpy
-"""
+METADATA = (ROOT / "python" / "METADATA.in").read_text().replace("@PROJECT_VERSION@", VERSION)
 
 
 def wheel_tag():

@@ -2,6 +2,7 @@
 """The Debian packages, made from the build tree: as lintian wants them, and of use on a system that has nothing else of
 Verbena: this one, with what is written going elsewhere."""
 
+import json
 import os
 import pathlib
 import re
@@ -49,7 +50,10 @@ dpkg --purge verbena libverbena0.2 libverbena-dev python3-verbena
 """
 
 ROWS_PY = """
+import importlib.metadata
 import verbena
+assert importlib.metadata.version("verbena") == verbena.__version__, importlib.metadata.version("verbena")
+assert importlib.metadata.requires("verbena") == ["numpy"]
 assert verbena.__file__ == "/usr/lib/python3/dist-packages/verbena/__init__.py", verbena.__file__
 with verbena.init() as session:
     table = session.table("rows", rows=3)
@@ -166,6 +170,34 @@ class Packages(unittest.TestCase):
         self.assertLessEqual(wanted - {"debhelper-compat"}, installed)
         self.assertLessEqual(installed - wanted,
                              {"debhelper", "g++", "libgtest-dev", "libgmock-dev", "libbenchmark-dev"})
+
+
+class Flags(unittest.TestCase):
+    """Of packages that are built from nothing. Only configured here: building takes minutes."""
+
+    def test_are_hardened_and_the_presets(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder, "source")
+            ignored = shutil.ignore_patterns(".git", "build", "tests", "docs")
+            shutil.copytree(program.SOURCE, source, ignore=ignored)
+            (source / "packaging" / "debian").rename(source / "debian")
+            plain = {name: value for name, value in os.environ.items() if name not in ("CXXFLAGS", "VERBENA_BUILD_TREE")}
+            run("make", "-f", "debian/rules", "override_dh_auto_configure", cwd=source, env=plain)
+            tree = source / "build" / "debian"
+            compiled = json.loads((tree / "compile_commands.json").read_text())
+            self.assertGreater(len(compiled), 20)
+            for each in compiled:
+                flags = each["command"].split()
+                for flag in ("-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Werror=format-security",
+                             f"-ffile-prefix-map={source}=."):
+                    self.assertIn(flag, flags)
+                if "-O3" in flags:  # what is written in C is a test of the headers
+                    self.assertGreater(flags.index("-O3"), flags.index("-O2"))
+            self.assertTrue(any("-O3" in each["command"] for each in compiled))
+            linked = re.findall(r"^  LINK_FLAGS = (.*)$", (tree / "build.ninja").read_text(), re.MULTILINE)
+            shared = [flags for flags in linked if "-z,now" in flags and "-z,relro" in flags]
+            self.assertEqual(len(shared), len([flags for flags in linked if "-Wl," in flags]))
+            self.assertGreaterEqual(len(shared), 3)  # the program, the library, the Python module
 
 
 class WrongUse(unittest.TestCase):

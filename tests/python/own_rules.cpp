@@ -22,7 +22,7 @@ struct Sum {
   double sum = 0;
 };
 
-const bool registered = [] {
+const bool kRegistered = [] {
   for (const absl::Status& status : {verbena::register_update_rule<verbena::testing::Maximum>(),
                                      verbena::register_server_function<Sum>()}) {
     if (status.ok()) continue;
