@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <iterator>
 #include <string>
@@ -31,7 +32,7 @@ FurtherStreams::FurtherStreams(Hub& hub, StreamsUser& user)
       piece_bytes_(std::size_t{4} * hub.options.long_bytes / kWordBytes * kWordBytes) {}
 
 FurtherStreams::~FurtherStreams() {
-  close();
+  assert(streams_.empty() && openings_.empty());  // the lock is not held any more
 }
 
 // ---- opening
