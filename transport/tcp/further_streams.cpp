@@ -42,6 +42,8 @@ void FurtherStreams::open(const sockaddr_storage& place, const ConnectionId& id,
     Opening& opening = openings_.emplace_back(*this, id);
     opening.place = std::prev(openings_.end());
     absl::Status begun = opening.approach.begin(place);
+    if (begun.ok() && !leaves_descriptors(opening.approach.socket()))
+      begun = absl::ResourceExhaustedError("there are many open files");
     if (begun.ok()) {
       const absl::StatusOr<std::uint64_t> number = hub_.sockets.add(opening.approach.socket(), opening);
       if (number.ok()) {
