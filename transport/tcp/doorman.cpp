@@ -147,7 +147,11 @@ absl::Status Doorman::take_greeting(Stranger& stranger) {
 absl::Status Doorman::take_introduction(Stranger& stranger) {
   RETURN_IF_ERROR(check(stranger.introduction, stranger.greeting, stranger.challenge, options_.secret.get()));
   const ConnectionId joins = stranger.greeting.joins;
-  if (joins != kNoConnection) RETURN_IF_ERROR(house_.check_join(joins));
+  if (joins != kNoConnection) {
+    RETURN_IF_ERROR(house_.check_join(joins));
+    if (!leaves_descriptors(stranger.socket.get()))
+      return absl::ResourceExhaustedError("it asks for a further stream, and there are many open files");
+  }
   RETURN_IF_ERROR(say(stranger.socket, bytes_said(Welcome{.is_welcome = 1})));
   sockets_.remove(stranger.number, stranger.socket.get());
   absl::StatusOr<Channel> channel = make_channel(std::move(stranger.socket), tls_, TlsEnd::kListener, [&] {

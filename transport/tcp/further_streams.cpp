@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <iterator>
 #include <string>
@@ -31,7 +32,7 @@ FurtherStreams::FurtherStreams(Hub& hub, StreamsUser& user)
       piece_bytes_(std::size_t{4} * hub.options.long_bytes / kWordBytes * kWordBytes) {}
 
 FurtherStreams::~FurtherStreams() {
-  close();
+  assert(streams_.empty() && openings_.empty());  // the lock is not held any more
 }
 
 // ---- opening
@@ -41,6 +42,8 @@ void FurtherStreams::open(const sockaddr_storage& place, const ConnectionId& id,
     Opening& opening = openings_.emplace_back(*this, id);
     opening.place = std::prev(openings_.end());
     absl::Status begun = opening.approach.begin(place);
+    if (begun.ok() && !leaves_descriptors(opening.approach.socket()))
+      begun = absl::ResourceExhaustedError("there are many open files");
     if (begun.ok()) {
       const absl::StatusOr<std::uint64_t> number = hub_.sockets.add(opening.approach.socket(), opening);
       if (number.ok()) {

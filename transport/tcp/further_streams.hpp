@@ -62,7 +62,7 @@ class StreamsUser {
 class FurtherStreams {
  public:
   FurtherStreams(Hub& hub, StreamsUser& user);
-  ~FurtherStreams();
+  ~FurtherStreams();  ///< REQUIRES: they are closed
   FurtherStreams(const FurtherStreams&) = delete;
   FurtherStreams& operator=(const FurtherStreams&) = delete;
 

@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -119,6 +120,12 @@ bool is_within_host(int socket) {
   }
   return reinterpret_cast<const sockaddr_in&>(own).sin_addr.s_addr ==
          reinterpret_cast<const sockaddr_in&>(peer).sin_addr.s_addr;
+}
+
+bool leaves_descriptors(int socket) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return true;
+  return static_cast<rlim_t>(socket) < files.rlim_cur / 2;
 }
 
 bool is_broken(int socket) {

@@ -35,6 +35,9 @@ bool is_connected_to_itself(const base::FileDescriptor& socket);
 
 /// Whether its peer is on this host, too: both have the same address.
 bool is_within_host(int socket);
+/// Whether half of the descriptors that the process may have are above this one, for what it cannot do
+/// without.
+bool leaves_descriptors(int socket);
 /// It has been reset, or closed in both directions.
 bool is_broken(int socket);
 /// Little waits in the kernel that has not been sent yet: the rest can still go another way.

@@ -155,9 +155,10 @@ void TcpConnection::on_stream_failed(const absl::Status& why) {
   fail({.reason = why, .parts_well = true});
 }
 
+/// Not by the name that the owner has given, which belongs to the owner's thread.
 void TcpConnection::on_streams_opened() {
   if (terms_.listener && streams_.count() > 0)
-    spdlog::info("{}: what is long travels over {} streams", peer_name(), streams_.count());
+    spdlog::info("{}: what is long travels over {} streams", terms_.peer, streams_.count());
 }
 
 std::size_t TcpConnection::streams() const {
