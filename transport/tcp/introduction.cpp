@@ -74,8 +74,9 @@ absl::Status check(const Introduction& introduction, const Greeting& greeting, c
 }
 
 absl::Status check(const Challenge& challenge, const Greeting& greeting, const Secret* secret) {
-  if (challenge.magic != kMagic || challenge.version != kVersion || challenge.credits == 0 ||
-      challenge.credits > kMostCredits) {
+  if (challenge.magic != kMagic)
+    return absl::FailedPreconditionError("who listens there is no process of this program");
+  if (challenge.version != kVersion || challenge.credits == 0 || challenge.credits > kMostCredits) {
     return absl::FailedPreconditionError("who listens there is not of this program's version");
   }
   if (challenge.has_secret != 0 && secret == nullptr) {
