@@ -22,6 +22,7 @@
 #include "job/json_line.hpp"
 #include "job/line_stream.hpp"
 #include "transport/message_outbox.hpp"
+#include "transport/socket_address.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace verbena::job {
@@ -65,6 +66,15 @@ absl::Status listen_at(transport::Transport& transport, transport::HostPort plac
 std::string how_it_went(const Connection& connection) {
   if (absl::IsDataLoss(connection.status())) return std::string(connection.status().message());
   return "it crashed, was killed, or its host is gone";
+}
+
+/// Why the others may not find rank 0, which listens on this host, at the place that they were told; empty:
+/// they will. A place of another host may lead here all the same, as where a router passes on what it gets.
+std::string doubt_about(const transport::HostPort& place) {
+  const auto addresses = transport::resolve_all({.host = place.host, .port = 0}, to_string(place));
+  if (!addresses.ok()) return std::string(addresses.status().message());
+  if (std::ranges::any_of(*addresses, transport::is_of_this_host)) return {};
+  return fmt::format("{}: this is no address of the host that rank 0 runs on", to_string(place));
 }
 
 }  // namespace
@@ -220,16 +230,20 @@ class NetworkRendezvous::Talk {
     if (!is_watched_ || is_leaving_) return;
     is_watched_ = false;
     if (options_.end) return options_.end(why);
-    fmt::print(stderr, "verbena: this process ends with the others of its job: {}\n", why);
+    show(fmt::format("verbena: this process ends with the others of its job: {}", why));
     ::kill(::getpid(), SIGTERM);
     dies_at_ = Clock::now() + kPoliteness;
   }
 
+  void show(const std::string& line) const {
+    if (options_.show) return options_.show(line);
+    fmt::print(stderr, "{}\n", line);
+  }
   void end_as_dismissed(const std::string& why) {
     if (!is_watched_ || is_leaving_) return;
     is_watched_ = false;
     if (options_.end) return options_.end(why);
-    fmt::print(stderr, "verbena: this process ends, and its job goes on without it: {}\n", why);
+    show(fmt::format("verbena: this process ends, and its job goes on without it: {}", why));
     ::kill(::getpid(), SIGTERM);
     dies_at_ = Clock::now() + kPoliteness;
   }
@@ -576,17 +590,24 @@ absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const
   if (options.rank == 0) {
     const absl::Status listens = listen_at(**made, options.place);
     if (!listens.ok()) return listens;
+    if (const std::string doubt = doubt_about(options.place); !doubt.empty())
+      spdlog::warn("the other processes may not find rank 0: {}", doubt);
     talk = std::make_unique<Host>(options, *std::move(made));
   } else {
     const std::string address = "tcp:" + to_string(options.place);
     const auto deadline = Clock::now() + patience;
+    auto next_reminder = Clock::now() + kBetweenReminders;
     absl::StatusOr<std::unique_ptr<Connection>> connection = absl::CancelledError("stopped");
     for (auto attempt = kFirstAttempt;; attempt = std::min(2 * attempt, kLongestAttempt)) {
       if (stopped()) return absl::CancelledError("stopped");
-      connection = (*made)->connect(address, std::min(deadline, Clock::now() + attempt));
+      connection = (*made)->connect(address, std::min({deadline, next_reminder, Clock::now() + attempt}));
       // Kubernetes knows a name only when what has it is there.
       const bool is_unknown = absl::IsNotFound(connection.status());
       if ((!is_unknown && !absl::IsDeadlineExceeded(connection.status())) || Clock::now() >= deadline) break;
+      if (Clock::now() >= next_reminder) {
+        next_reminder += kBetweenReminders;
+        spdlog::warn("waiting for rank 0: {}", std::string(connection.status().message()));
+      }
       if (is_unknown) std::this_thread::sleep_for(kFirstAttempt);
     }
     if (!connection.ok()) {

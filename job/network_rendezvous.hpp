@@ -50,6 +50,9 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
     /// SIGKILL if that does not help. Called by the
     /// rendezvous' own thread, at most once; must not use the rendezvous.
     std::function<void(const std::string& why)> end = {};
+    /// Shows the user a line, without its end: why this process ends. Empty: on standard error. Called as
+    /// `end` is.
+    std::function<void(const std::string& line)> show = {};
   };
 
   /// Waits for rank 0. DEADLINE_EXCEEDED, or NOT_FOUND if its host was never known; CANCELLED when stopped;

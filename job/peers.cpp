@@ -50,14 +50,22 @@ absl::StatusOr<std::optional<transport::HostPort>> place_of(const PeerOptions& o
 
 /// Somebody has set some of torchrun's variables, and not all.
 absl::Status check_complete(const Environment& variable) {
-  if (variable(kHostVariable) == nullptr ||
-      (variable(kRankVariable) == nullptr) == (variable(kSizeVariable) == nullptr))
-    return absl::OkStatus();
-  const bool no_rank = variable(kRankVariable) == nullptr;
-  return absl::InvalidArgumentError(
-      fmt::format("{} and {} are set, and {}, {}, is not", kHostVariable,
-                  no_rank ? kSizeVariable : kRankVariable, no_rank ? kRankVariable : kSizeVariable,
-                  no_rank ? "which of the processes this is" : "how many processes there are"));
+  const auto is_set = [&](const char* name) { return variable(name) != nullptr; };
+  const auto lacks = [](const char* missing, std::string_view what, const char* one, const char* other) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} and {} are set, and {}, {}, is not", one, other, missing, what));
+  };
+  if (is_set(kHostVariable) && is_set(kRankVariable) != is_set(kSizeVariable)) {
+    return is_set(kSizeVariable)
+               ? lacks(kRankVariable, "which of the processes this is", kHostVariable, kSizeVariable)
+               : lacks(kSizeVariable, "how many processes there are", kHostVariable, kRankVariable);
+  }
+  // A single process needs no place to meet others.
+  const bool is_one_of_many = is_set(kRankVariable) && started_as(variable).has_value();
+  if (!is_one_of_many || is_set(kHostVariable) == is_set(kPortVariable)) return absl::OkStatus();
+  return is_set(kHostVariable)
+             ? lacks(kPortVariable, "the port before that where rank 0 listens", kHostVariable, kSizeVariable)
+             : lacks(kHostVariable, "the host of rank 0", kPortVariable, kSizeVariable);
 }
 
 absl::StatusOr<std::uint32_t> required(std::optional<std::uint32_t> said,
@@ -185,7 +193,8 @@ absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const Meeting& meetin
                                    .rank = meeting.rank,
                                    .size = meeting.processes,
                                    .secret = *std::move(secret),
-                                   .tls = options.tls},
+                                   .tls = options.tls,
+                                   .show = options.show},
                                   patience, stopped);
       if (!joined.ok()) return joined.status();
       return *std::move(joined);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,8 @@ struct PeerOptions {
   std::string secret_file;  ///< empty: VERBENA_SECRET_FILE
   bool no_secret = false;   ///< or VERBENA_NO_SECRET=1
   bool tls = false;         ///< they meet encrypted, so that there has to be a secret
+  /// NetworkRendezvous::Options::show
+  std::function<void(const std::string& line)> show = {};
 };
 
 /// "HOST:PORT", both of them. INVALID_ARGUMENT.

@@ -59,14 +59,14 @@ std::optional<Proof> hmac(std::span<const std::byte> key, std::string_view role,
 
 absl::Status check_file(const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) {
-    return absl::PermissionDeniedError(fmt::format("{}: a secret is read from a regular file", path));
+    return absl::InvalidArgumentError(fmt::format("{}: a secret is read from a regular file", path));
   }
   if (info.st_uid != ::geteuid()) {
-    return absl::PermissionDeniedError(fmt::format("{}: it belongs to user {}, not to user {} who runs this",
-                                                   path, info.st_uid, ::geteuid()));
+    return absl::InvalidArgumentError(fmt::format("{}: it belongs to user {}, not to user {} who runs this",
+                                                  path, info.st_uid, ::geteuid()));
   }
   if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return absl::PermissionDeniedError(
+    return absl::InvalidArgumentError(
         fmt::format("{}: others may open it (its mode is {:03o}); a secret's is 600: chmod 600 {}", path,
                     info.st_mode & 0777U, path));
   }

@@ -60,6 +60,17 @@ bool is_loopback(const sockaddr& address) {
          IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr) != 0;
 }
 
+bool is_of_this_host(const sockaddr_storage& address) {
+  // A datagram socket, at any port: it disturbs nobody.
+  const base::FileDescriptor socket(::socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage place = address;
+  auto& port = address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(place).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(place).sin_port;
+  port = 0;
+  const socklen_t length = address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  return socket.valid() && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&place), length) == 0;
+}
+
 namespace {
 
 /// Empty if there is no default route.

@@ -21,6 +21,8 @@ absl::StatusOr<sockaddr_storage> resolve(const HostPort& place, std::string_view
 /// The address as text, without its port.
 std::string host_of(const sockaddr& address);
 bool is_loopback(const sockaddr& address);
+/// Whether sockets of this host can have it.
+bool is_of_this_host(const sockaddr_storage& address);
 
 /// An address under which other hosts know this one, as text: of the interface that the default route leads
 /// through; without such a route, of the first interface that is up. NOT_FOUND if there is none.

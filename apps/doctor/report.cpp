@@ -35,8 +35,11 @@ std::string paint(const std::string& text, fmt::text_style style, bool colour) {
 
 std::string verdict(const Diagnosis& diagnosis) {
   if (diagnosis.verbs) return "verbs will work on this host";
-  return diagnosis.shared_memory ? "verbs will not work on this host, shared memory does"
-                                 : "neither verbs nor shared memory will work on this host";
+  if (diagnosis.shared_memory && diagnosis.tcp)
+    return "verbs will not work on this host, shared memory and tcp do";
+  if (diagnosis.shared_memory) return "verbs will not work on this host, nor will tcp; shared memory does";
+  return diagnosis.tcp ? "verbs will not work on this host, nor will shared memory; tcp does"
+                       : "neither verbs nor shared memory nor tcp will work on this host";
 }
 
 nlohmann::json to_json(const KernelModule& module) {

@@ -126,7 +126,8 @@ absl::StatusOr<std::uint64_t> export_rows(Observer& observer, const ObservedTabl
 std::string to_text(const JobStats& stats) {
   const ObservedJob& job = stats.job;
   std::string text =
-      fmt::format("{} servers, {} workers{}; {}\n", job.servers, job.workers,
+      fmt::format("{} server{}, {} worker{}{}; {}\n", job.servers, job.servers == 1 ? "" : "s", job.workers,
+                  job.workers == 1 ? "" : "s",
                   job.workers_left == 0 ? "" : fmt::format(", of which {} have left", job.workers_left),
                   job.clock ? fmt::format("all have finished {} clocks", *job.clock) : "the job is over");
   std::vector<std::vector<std::string>> lines = {{"table", "keys", "width", "model", "rule", "rows", "MB",

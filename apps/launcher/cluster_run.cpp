@@ -116,7 +116,7 @@ bool ClusterProcess::stopped() {
 /// others have CANCELLED instead and print nothing.
 int ClusterProcess::end_early(const absl::Status& status) {
   if (signal_ != 0) {
-    if (leads()) print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(signal_));
+    if (leads()) put_warning(stderr, fmt::format("verbena: stopped by SIG{}\n", ::sigabbrev_np(signal_)));
     return kExitSignalBase + signal_;
   }
   const int exit_status = absl::IsCancelled(status) ? kExitUsage : report_error(status);
@@ -127,11 +127,6 @@ int ClusterProcess::end_early(const absl::Status& status) {
 int ClusterProcess::run() {
   absl::Status verdict = share_out(cluster_.rendezvous.size(), run_);
   decide_consistency(run_.job, application_, /*is_one_node=*/false);
-  if (verdict.ok() && run_.job.checkpoints.restarts > 0) {
-    verdict = absl::InvalidArgumentError(
-        "--restarts: only what has started the processes can start them again: expected a job script that "
-        "does, with --resume-from and the newest checkpoint");
-  }
   if (verdict.ok() && cluster_.rendezvous.news() == nullptr) verdict = check_no_replicas(run_.job);
   if (verdict.ok() && leads()) verdict = check_all(application_, run_);
   if (verdict.ok() && leads()) verdict = check_resume_in_cluster(run_.job, application_, options_);
@@ -197,11 +192,15 @@ absl::Status ClusterProcess::learn_of_others() {
   run_.job.transport.secret = *std::move(secret);
   const absl::StatusOr<std::string> leaders_plan = rendezvous.get(0, kPlan);
   if (!leaders_plan.ok()) return leaders_plan.status();
-  if (*leaders_plan != plan()) {
-    abort(absl::InvalidArgumentError(fmt::format("rank {} is to run {}, and rank 0 {}: expected the same",
-                                                 rank(), plan(), *leaders_plan)));
-  }
   for (std::uint32_t other = 0; other < rendezvous.size(); ++other) {
+    const absl::StatusOr<std::string> others_plan = rendezvous.get(other, kPlan);
+    if (!others_plan.ok()) return others_plan.status();
+    if (*others_plan != *leaders_plan) {  // all find the same, so that all end
+      called_off_ = true;
+      if (!leads()) return absl::CancelledError("rank 0 says why");
+      return absl::InvalidArgumentError(fmt::format("rank {} is to run {}, and rank 0 {}: expected the same",
+                                                    other, *others_plan, *leaders_plan));
+    }
     absl::StatusOr<std::string> host = rendezvous.get(other, job::kToldHost);
     if (!host.ok()) return host.status();
     const absl::StatusOr<std::string> name = rendezvous.get(other, kName);
@@ -444,6 +443,11 @@ void ClusterProcess::follow(const JobsResult& result, bool lost) {
 
 absl::Status share_out(std::uint32_t size, RunOptions& run) {
   JobOptions& job = run.job;
+  if (job.checkpoints.restarts > 0) {
+    return absl::InvalidArgumentError(
+        "--restarts: only what has started the processes can start them again: expected a job script that "
+        "does, with --resume-from and the newest checkpoint");
+  }
   if (run.baseline) {
     return absl::InvalidArgumentError(fmt::format("--baseline is one process; {} were started", size));
   }

@@ -23,7 +23,7 @@ namespace verbena::apps {
 
 /// Decides how many of the `size` processes are servers and how many are workers, as far as the command line
 /// leaves it open: half of them (at least one) become servers, and the copies of servers. INVALID_ARGUMENT if
-/// the numbers do not add up.
+/// the numbers do not add up, or such processes cannot do what is asked for.
 absl::Status share_out(std::uint32_t size, RunOptions& run);
 
 /// The server of the worker process with rank `rank` among all processes. The servers have the first ranks,

@@ -127,7 +127,8 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
           "further ahead. essp:S: the same bound, and servers push fresh rows to those who read them. "
           "bounded-delay:S: as ssp:S, but the wait is at the end of an iteration. asp: nobody waits, nothing "
           "is promised. sequential: each push is applied before it returns. vap:V: what others may miss is "
-          "at most V / sqrt(iteration) in every number. docs/consistency.md explains and draws them. On one "
+          "at most V / sqrt(iteration) in every number. Without a number S is 1. docs/consistency.md "
+          "explains and draws them. On one "
           "host reads miss less than these allow, unless --read-path is cached. Default: what --allocation "
           "needs; with one server on the workers' host what is fastest; else bsp (ctr: ssp:1).")
       ->type_name(kModelChoices)
@@ -228,10 +229,11 @@ void add_address_options(CLI::App& command, JobOptions& options) {
       ->type_name("NAME")
       ->group(kProcessOptions);
   command
-      .add_option("--addresses", options.addresses,
-                  "Over verbs: where each server listens, in the order of their ranks, the same for all "
-                  "servers and workers. HOST is the name or address of the network interface of the server's "
-                  "RDMA device.")
+      .add_option(
+          "--addresses", options.addresses,
+          "Over verbs and tcp: where each server listens, in the order of their ranks, the same for all "
+          "servers and workers. HOST is the name or an address of the server's host; over verbs, of "
+          "the network interface of its RDMA device.")
       ->type_name("HOST:PORT,…")
       ->delimiter(',')
       ->group(kProcessOptions);
@@ -266,11 +268,11 @@ void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run)
   command
       .add_option("--checkpoint", checkpoints.folder,
                   of_run
-                      ? "Save the training in this folder from time to time, as DIR/ckpt-CLOCK, to go on "
+                      ? "Save the training in this folder from time to time, as FOLDER/ckpt-CLOCK, to go on "
                         "from there with --resume (docs/checkpoints.md). Ctrl-C then ends the run after an "
                         "iteration, and saves it; a second one ends it at once. Under mpirun and srun a "
                         "signal ends it at once. All hosts must see the same folder."
-                      : "Save the training in this folder from time to time, as DIR/ckpt-CLOCK, to go on "
+                      : "Save the training in this folder from time to time, as FOLDER/ckpt-CLOCK, to go on "
                         "from there with --resume-from (docs/checkpoints.md). All hosts must see the same "
                         "folder.")
       ->type_name("FOLDER")
@@ -295,9 +297,10 @@ void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run)
       ->group(kCheckpoints);
   CLI::Option* const from =
       command
-          .add_option("--resume-from", checkpoints.resume_from,
-                      "Go on from this checkpoint, DIR/ckpt-CLOCK, with the same data, options, workers and "
-                      "consistency model; there may be another number of servers.")
+          .add_option(
+              "--resume-from", checkpoints.resume_from,
+              "Go on from this checkpoint, the ckpt-CLOCK of a --checkpoint FOLDER, with the same data, "
+              "options, workers and consistency model; there may be another number of servers.")
           ->type_name("FOLDER")
           ->group(kCheckpoints);
   if (!of_run) return;
@@ -487,15 +490,9 @@ absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here,
                   options.servers, options.total_workers(), buffers >> 20, memory >> 20));
 }
 
-namespace {
-
-absl::Status check_addresses(const JobOptions& options) {
-  if (options.addresses.size() != options.servers) {
-    return absl::InvalidArgumentError(fmt::format("--addresses names {} servers, --servers says {}",
-                                                  options.addresses.size(), options.servers));
-  }
+absl::Status check_places(const std::vector<std::string>& addresses) {
   std::set<std::string> seen;
-  for (const std::string& text : options.addresses) {
+  for (const std::string& text : addresses) {
     const absl::StatusOr<transport::HostPort> place = transport::parse_host_port(text);
     if (!place.ok() || place->host.empty() || place->port == 0) {
       return absl::InvalidArgumentError(fmt::format("--addresses: HOST:PORT is expected, not \"{}\"", text));
@@ -505,6 +502,16 @@ absl::Status check_addresses(const JobOptions& options) {
     }
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+absl::Status check_addresses(const JobOptions& options) {
+  if (options.addresses.size() != options.servers) {
+    return absl::InvalidArgumentError(fmt::format("--addresses names {} servers, --servers says {}",
+                                                  options.addresses.size(), options.servers));
+  }
+  return check_places(options.addresses);
 }
 
 }  // namespace
@@ -523,7 +530,7 @@ absl::Status check_by_hand(const JobOptions& options) {
   RETURN_IF_ERROR(check(job));
   const std::string& scheme = job.transport.transport;
   const std::string& on_host = default_scheme(transport::Reach::kHost);
-  const std::string& between_hosts = default_scheme(transport::Reach::kHosts);
+  const std::string between_hosts = schemes_between_hosts();
   if (is_decided_for(job.transport, transport::Reach::kHosts)) {
     if (!job.job.empty()) {
       return absl::InvalidArgumentError(

@@ -121,6 +121,9 @@ absl::Status check_application(Application& application, const JobOptions& optio
 /// asks this, too; who decides the transport after that asks again.
 absl::Status check_gather(const Application& application, const JobOptions& options);
 
+/// INVALID_ARGUMENT: one of what --addresses has is no HOST:PORT, or is there twice.
+absl::Status check_places(const std::vector<std::string>& addresses);
+
 /// Resolves "auto" for processes started by hand: a transport between hosts if they were given addresses.
 TransportOptions decided_by_hand(const JobOptions& options);
 /// The addresses of all servers, by rank, as given by hand. REQUIRES: check_by_hand() has succeeded.

@@ -219,7 +219,7 @@ void Lda::add_own_options(CLI::App& command) {
       ->capture_default_str();
   add_number(command, "--beta", training_.beta, "prior of each word in a topic; smaller: fewer words")
       ->capture_default_str();
-  add_number(command, "--iterations", training_.iterations, "passes over the documents")
+  add_number(command, "--iterations", training_.iterations, "passes over the documents", {.least = 1})
       ->capture_default_str();
   allocation().add(command);
   add_number(

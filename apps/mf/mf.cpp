@@ -304,7 +304,8 @@ void MatrixFactorization::add_own_options(CLI::App& command) {
           ->needs(train_data);
   train_data->needs(test_data);
   add_number(command, "--rank", rank_, "factors of a user or an item")->capture_default_str();
-  add_number(command, "--iterations", training_.iterations, "passes over the ratings")->capture_default_str();
+  add_number(command, "--iterations", training_.iterations, "passes over the ratings", {.least = 1})
+      ->capture_default_str();
   add_number(command, "--learning-rate", training_.learning_rate, "step of the first iteration")
       ->capture_default_str();
   add_number(command, "--decay", training_.decay,

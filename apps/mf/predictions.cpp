@@ -101,6 +101,8 @@ absl::Status recommend(const PredictionOptions& options, const SavedModel& model
     if (!file.ok()) return file.status();
   }
   nlohmann::json all = nlohmann::json::object();
+  if (!options.recommend.empty())
+    reporter.print(fmt::format("{:<12} items, each with the rating that is predicted", "user"));
   double done = 0;
   for (const std::uint32_t user : *users) {
     if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");

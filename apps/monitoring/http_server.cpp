@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -50,8 +51,11 @@ std::optional<SocketPlace> socket_place(const std::string& address, std::uint16_
     ipv4.sin_port = htons(port);
     place.length = sizeof ipv4;
     place.is_any = ipv4.sin_addr.s_addr == htonl(INADDR_ANY);
-  } else if (::inet_pton(AF_INET6, address.c_str(), &ipv6.sin6_addr) == 1) {
+  } else if (const std::size_t zone = address.find('%');
+             ::inet_pton(AF_INET6, address.substr(0, zone).c_str(), &ipv6.sin6_addr) == 1) {
     ipv6.sin6_family = AF_INET6;
+    if (zone != std::string::npos) ipv6.sin6_scope_id = ::if_nametoindex(address.c_str() + zone + 1);
+    if (zone != std::string::npos && ipv6.sin6_scope_id == 0) return std::nullopt;
     ipv6.sin6_port = htons(port);
     place.length = sizeof ipv6;
     place.is_any = IN6_IS_ADDR_UNSPECIFIED(&ipv6.sin6_addr);
@@ -67,6 +71,8 @@ absl::Status cannot_listen(const std::string& address, std::uint16_t port, int e
       error == EADDRINUSE      ? "; expected a port that nobody listens at, or 0 for any that is free"
       : error == EADDRNOTAVAIL ? "; expected an address of an interface of this host"
       : error == EACCES        ? "; expected a port above 1023, or 0 for any that is free"
+      : error == EINVAL        ? "; an address that each interface has is expected with the interface, as "
+                                 "fe80::1%eth0"
                                : "";
   return absl::InvalidArgumentError(
       fmt::format("cannot listen at {} port {}: {}{}", address, port, std::strerror(error), advice));
@@ -212,7 +218,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string
   const std::optional<SocketPlace> place = socket_place(address, port);
   if (!place) {
     return absl::InvalidArgumentError(
-        fmt::format("an IPv4 or IPv6 address is expected, such as 127.0.0.1 or ::1, not \"{}\"", address));
+        fmt::format("an IPv4 or IPv6 address is expected, such as 127.0.0.1, ::1 or, with an interface that "
+                    "is there, fe80::1%eth0, not \"{}\"",
+                    address));
   }
   base::FileDescriptor listener(
       ::socket(place->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

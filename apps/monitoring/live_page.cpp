@@ -128,11 +128,16 @@ function show(run) {
   rows('events', ['seconds', ''], run.events.map((one) => [one.elapsed_seconds.toFixed(2), one.what]), true);
 }
 let hasEnded = false;
+let began;
 async function look() {
   try {
     const answer = await fetch('status.json');
     if (!answer.ok) throw new Error(answer.statusText);
-    show(await answer.json());
+    const run = await answer.json();
+    // Another run has the port now: what stands around the figures is its own page's.
+    if (began !== undefined && run.began !== began && (await fetch('.')).ok) return location.reload();
+    began = run.began;
+    show(run);
     hasEnded = false;
     byId('state').textContent = 'as it was at ' + new Date().toLocaleTimeString();
   } catch (error) {

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kWidth = 90;
 constexpr std::size_t kNameIndent = 7;
 constexpr std::size_t kTextIndent = 14;
+constexpr std::size_t kCommandIndent = 18;
 constexpr const char* kExitStatus = "EXIT STATUS";
 
 std::string wrap(const std::string& text, std::size_t indent) {
@@ -70,7 +71,11 @@ std::string synopsis(const CLI::App& app, const std::string& also_required) {
     text += kind == upper(kCommands) ? " COMMAND" : kind == "APPLICATIONS" ? " APP" : " NAME";
   }
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_positional()) text += fmt::format(" [{}…]", option->get_name(true, false));
+    if (option->get_positional()) {
+      const std::string name =
+          option->get_name(true, false) + (option->get_items_expected_max() > 1 ? "…" : "");
+      text += option->get_required() ? " " + name : fmt::format(" [{}]", name);
+    }
     if (option->get_required() && option->nonpositional()) {
       text += fmt::format(" {} {}", option->get_name(false, false), value_name(*option));
     }
@@ -127,7 +132,9 @@ std::string help_text(const Manual& manual) {
   for (const Manual::Section& section : manual.sections) {
     out += fmt::format("\n{}\n{}", section.title, wrap(section.text, kNameIndent));
     for (const Manual::Entry& command : section.commands) {
-      out += fmt::format("{:{}}{:<10} {}\n", "", kNameIndent, command.name, command.text);
+      const std::string text = wrap(command.text, kCommandIndent);  // its first line goes behind the name
+      const std::string name = fmt::format("{:{}}{:<10}", "", kNameIndent, command.name);
+      out += name + text.substr(std::min(name.size(), kCommandIndent - 1));
     }
     for (const Manual::Entry& option : section.options) {
       out += fmt::format("{:{}}{}{}{}\n{}", "", kNameIndent, option.name, option.value.empty() ? "" : " ",

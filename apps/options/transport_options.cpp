@@ -197,6 +197,11 @@ std::string schemes_with_devices() {
   return schemes_of([](const transport::Backend& backend) { return backend.find_device != nullptr; });
 }
 
+std::string schemes_between_hosts() {
+  return schemes_of(
+      [](const transport::Backend& backend) { return backend.reach == transport::Reach::kHosts; });
+}
+
 absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options,
                                                                      std::vector<std::string> own_node) {
   const transport::Backend& backend = backend_of(options);
@@ -209,8 +214,13 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const Trans
                     .shares_cores = options.shares_cores});
   if (!made.ok() && backend.find_device) {
     const std::string_view reason(made.status().message().data(), made.status().message().size());
+    const std::string without_devices = schemes_of([](const transport::Backend& each) {
+      return each.reach == transport::Reach::kHosts && each.find_device == nullptr;
+    });
     return absl::Status(made.status().code(),
-                        fmt::format("{} (`verbena doctor` says what is missing and how to mend it)", reason));
+                        fmt::format("{} (`verbena doctor` says what is missing and how to mend it; "
+                                    "--transport {} needs no device)",
+                                    reason, without_devices));
   }
   if (!made.ok() || options.network.empty()) return made;
   const absl::StatusOr<JobNetwork> network = parse_job_network(options.network);

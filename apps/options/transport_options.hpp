@@ -71,6 +71,8 @@ bool is_decided_for(const TransportOptions& options, transport::Reach reach);
 const std::string& default_scheme(transport::Reach reach);
 /// The schemes of the transports that use a device, in the form of --transport: for messages.
 std::string schemes_with_devices();
+/// Likewise those that reach other hosts.
+std::string schemes_between_hosts();
 
 /// REQUIRES: the transport is decided. UNAVAILABLE, with what to do about it, if the host has no usable
 /// device. `own_node`: addresses of servers on this process's node, for a network between nodes.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "absl/strings/str_join.h"
+#include "apps/options/manual_formatter.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -13,6 +14,15 @@ namespace {
 std::string unknown_arguments(const std::vector<std::string>& unknown) {
   if (unknown.size() == 1 && unknown.front().starts_with('-')) return "there is no option " + unknown.front();
   return fmt::format("nothing is known of {}", absl::StrJoin(unknown, " "));
+}
+
+/// Of its commands: "a, b or c"
+std::string names_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* const command : shown_commands(app)) names.push_back(command->get_name());
+  const std::string last = names.back();
+  names.pop_back();
+  return names.empty() ? last : fmt::format("{} or {}", absl::StrJoin(names, ", "), last);
 }
 
 /// Rewrites the library's messages, which are for programmers and begin with the option's name.
@@ -63,8 +73,9 @@ absl::Status usage_error(const CLI::App& program, const CLI::ParseError& error) 
   std::string sentence;
   if (app.get_require_subcommand_min() > 0) {
     sentence = unknown.empty() ? fmt::format("{}: the name of what to do is missing", command)
-                               : fmt::format("there is no {}", unknown.front());
-  } else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+                               : fmt::format("there is no {}; expected {}", unknown.front(), names_of(app));
+  } else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+             (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !unknown.empty())) {
     sentence = unknown_arguments(unknown);
   } else {
     sentence = plain_sentence(app, error);

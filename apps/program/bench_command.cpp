@@ -386,17 +386,17 @@ void add_bench_options(CLI::App& command, BenchCommand& options) {
   command
       .add_option(
           "--listen", options.listen,
-          fmt::format("Be the other side, for one measuring process after the other: at HOST:PORT (verbs; by "
-                      "default {} of the device) or NAME (shm; by default {}).",
-                      kDefaultPort, kDefaultName))
+          fmt::format(
+              "Be the other side, for one measuring process after the other: at HOST:PORT (verbs and tcp; "
+              "by default {} of the device, or of this host alone) or NAME (shm; by default {}).",
+              kDefaultPort, kDefaultName))
       ->type_name("[ADDRESS]")
       ->expected(0, 1)
       ->group(kSides);
   command
-      .add_option(
-          "--connect", options.connect,
-          "Measure against who listens at HOST:PORT (verbs) or NAME (shm); without it a process of this "
-          "host is started for that.")
+      .add_option("--connect", options.connect,
+                  "Measure against who listens at HOST:PORT (verbs and tcp) or NAME (shm); without it a "
+                  "process of this host is started for that.")
       ->type_name("ADDRESS")
       ->group(kSides);
   add_transport_options(command, options.transport, kSides);

@@ -16,11 +16,15 @@ namespace {
 absl::StatusOr<inspect::FoundJob> find_job(const JobChoice& choice, const transport::Backend& backend) {
   if (choice.addresses.empty()) {
     if (!backend.listening)
-      return absl::InvalidArgumentError(fmt::format("over {} nobody knows what runs here", backend.scheme));
+      return absl::InvalidArgumentError(fmt::format(
+          "over {} nobody knows what runs here: expected --addresses HOST:PORT,…, which says where "
+          "the job's servers listen",
+          backend.scheme));
     return inspect::find_job(inspect::jobs_at(backend.listening()), choice.job);
   }
   if (!choice.job.empty())
     return absl::InvalidArgumentError("--job is for jobs on this host; --addresses are enough");
+  RETURN_IF_ERROR(check_places(choice.addresses));
   inspect::FoundJob found;
   for (const std::string& place : choice.addresses) found.servers.push_back(backend.address(place));
   return found;
@@ -35,7 +39,7 @@ void add_job_choice(CLI::App& app, JobChoice& choice) {
       ->type_name("NAME")
       ->group(kProcessOptions);
   app.add_option("--addresses", choice.addresses,
-                 "Over verbs: where each server of the job listens, in the order of their ranks.")
+                 "Over verbs and tcp: where each server of the job listens, in the order of their ranks.")
       ->type_name("HOST:PORT,…")
       ->delimiter(',')
       ->group(kProcessOptions);

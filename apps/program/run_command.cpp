@@ -16,6 +16,7 @@
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/program/commands.hpp"
+#include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "job/address_exchange.hpp"
 #include "job/peers.hpp"
@@ -39,9 +40,17 @@ std::optional<int> run_as_one_of_many(const RunOptions& run,
                                       const std::function<int(const ClusterOptions& cluster)>& run_one) {
   job::PeerOptions peer_options = run.peers;
   peer_options.tls = run.job.transport.tls;
+  peer_options.show = [](const std::string& line) { put_warning(stderr, line + "\n"); };
   const absl::StatusOr<job::Meeting> meeting = job::find_meeting(peer_options, job::own_environment);
   if (!meeting.ok()) return report_error(meeting.status());
   if (meeting->way == job::Meeting::Way::kNone) return std::nullopt;
+  // Before it waits for the others, who may not come for a while. Under PMIx all are there, and rank 0 says
+  // it for all.
+  if (meeting->way == job::Meeting::Way::kNetwork) {
+    RunOptions shared_out = run;
+    if (const absl::Status shared = share_out(meeting->processes, shared_out); !shared.ok())
+      return report_error(shared);
+  }
   StopSignals signals({SIGINT, SIGTERM, SIGHUP});  // before there are threads
   std::optional<int> signal;
   const auto stopped = [&] {
@@ -167,7 +176,7 @@ void add_application(CLI::App& command, Application& application, const CarryOut
   app->footer(examples(
       {fmt::format("verbena run {} --data FILE --servers 2 --workers 2", name),
        fmt::format("verbena run {} --data FILE --workers 2 --consistency essp:2 --report run.html", name),
-       fmt::format("verbena run {} --data FILE --workers 2 --checkpoint DIR --resume", name),
+       fmt::format("verbena run {} --data FILE --workers 2 --checkpoint FOLDER --resume", name),
        fmt::format("verbena run {} --data FILE --baseline", name)}));
   app->callback([app, options, arguments, run, carry_out, &application] {
     options->job.given = given_options(*app);

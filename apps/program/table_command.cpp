@@ -146,7 +146,11 @@ CLI::Validator number_of_slot_and_index() {
   return CLI::Validator(
       [](std::string& text) {
         const std::size_t colon = text.find(':');
-        if (colon == std::string::npos) return std::string();
+        if (colon == std::string::npos) {
+          if (base::parse_decimal<std::uint64_t>(text).value_or(kNoKey) < kNoKey) return std::string();
+          return fmt::format("a whole number from 0 to {} or SLOT:INDEX is expected, not \"{}\"", kNoKey - 1,
+                             text);
+        }
         const auto slot = base::parse_decimal<std::uint64_t>(text.substr(0, colon));
         const auto index = base::parse_decimal<std::uint64_t>(text.substr(colon + 1));
         if (!slot || !index || *slot > slot_of(kBeyondFeatures) || *index > kMostIndex) {

@@ -85,7 +85,8 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
   CLI::App* command = program.add_subcommand("worker",
                                              "start one worker process by hand\n\nAll workers of a job are "
                                              "given the same options but for --worker-rank. "
-                                             "`verbena run` starts servers and workers by itself.");
+                                             "`verbena run` starts servers and workers by itself. "
+                                             "`verbena worker APP --help` has the options.");
   command->require_subcommand(1);
   command->footer(examples({"verbena server --job demo --servers 1 --workers 2 &",
                             "verbena worker APP --job demo --servers 1 --workers 2 --worker-rank 0 … &",

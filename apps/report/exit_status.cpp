@@ -13,6 +13,7 @@ int exit_status(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitOk;
+    case absl::StatusCode::kAlreadyExists:
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
       return kExitUsage;

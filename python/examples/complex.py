@@ -2,7 +2,7 @@
 """ComplEx in PyTorch: embeddings of a knowledge graph's entities and relations, which tell what is true.
 
     complex.py data/wn18rr                                    alone, beside the same in plain PyTorch
-    torchrun --nproc-per-node 2 complex.py data/wn18rr        as two workers (VERBENA_NO_SECRET=1 on one's own machine)
+    torchrun --nproc-per-node 2 complex.py data/wn18rr        as two workers (PyTorch 2; VERBENA_NO_SECRET=1 on one's own machine)
 
 An embedding is a vector of complex numbers; a triple's score is the real part of the sum of head times relation times conjugate of
 tail (Trouillon et al., ICML'16). Each triple is trained against some whose tail is drawn at random. Embeddings are tables whose

@@ -2,7 +2,7 @@
 """Which words stand in which chapters, as a product of two small matrices: matrix factorization in numpy.
 
     matrix_factorization.py data/kjv-chapters.tsv.gz           alone
-    torchrun --nproc-per-node 2 matrix_factorization.py …      as many workers (VERBENA_NO_SECRET=1 on one's own machine)
+    torchrun --nproc-per-node 2 matrix_factorization.py …      as many workers (PyTorch 2; VERBENA_NO_SECRET=1 on one's own machine)
 
 The entry of a chapter and a word is log(1 + how often it stands there); it becomes the product of a row of the chapter
 and a row of the word. Each worker has its share of the chapters, and their rows. The rows of words are a table: a

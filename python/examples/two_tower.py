@@ -3,7 +3,7 @@
 that the item is liked next.
 
     two_tower.py                                     alone, beside the same in plain PyTorch
-    torchrun --nproc-per-node 2 two_tower.py         as two workers (VERBENA_NO_SECRET=1 on one's own machine)
+    torchrun --nproc-per-node 2 two_tower.py         as two workers (PyTorch 2; VERBENA_NO_SECRET=1 on one's own machine)
 
 The likes are drawn from hidden tastes, by a fixed seed. The tower of people is the mean of the embeddings of six items that they
 have liked, and two layers; that of items an embedding. Embeddings are tables whose servers take steps of Adagrad; the layers'

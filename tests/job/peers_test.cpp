@@ -59,7 +59,11 @@ TEST(MeetingTest, WhatIsMissingIsNamed) {
   EXPECT_THAT(refusal(torchrun_without("RANK")),
               AllOf(HasSubstr("MASTER_ADDR and WORLD_SIZE are set, and RANK"), HasSubstr("is not")));
   EXPECT_THAT(refusal(torchrun_without("WORLD_SIZE")), HasSubstr("and WORLD_SIZE, how many processes"));
-  EXPECT_THAT(refusal(torchrun_without("MASTER_PORT")), HasSubstr("MASTER_ADDR and MASTER_PORT"));
+  EXPECT_THAT(refusal(torchrun_without("MASTER_PORT")),
+              HasSubstr("MASTER_ADDR and WORLD_SIZE are set, and MASTER_PORT, the port before that where"));
+  EXPECT_THAT(refusal(torchrun_without("MASTER_ADDR")),
+              HasSubstr("MASTER_PORT and WORLD_SIZE are set, and MASTER_ADDR, the host of rank 0, is not"));
+  EXPECT_THAT(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), HasSubstr("MASTER_ADDR and MASTER_PORT"));
   EXPECT_THAT(refusal({}, {.rendezvous = "node1:1", .processes = 2}), HasSubstr("--process R"));
   EXPECT_THAT(refusal({}, {.rendezvous = "node1:1", .rank = 1}), HasSubstr("--processes N"));
   EXPECT_THAT(refusal({}, {.rank = 1, .processes = 2}), HasSubstr("--rendezvous HOST:PORT"));
@@ -85,6 +89,7 @@ TEST(MeetingTest, OneProcessMeetsNobody) {
   EXPECT_TRUE(is_alone({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "1"}}));
   EXPECT_TRUE(is_alone({{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "1"}})) << "that alone says nothing";
   EXPECT_TRUE(is_alone({{"WORLD_SIZE", "4"}})) << "nor does that";
+  EXPECT_TRUE(is_alone({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "node1"}}));
   EXPECT_TRUE(is_alone({}, {.rendezvous = "node1:1", .processes = 1}));
 }
 

@@ -124,6 +124,19 @@ class Packages(unittest.TestCase):
     def test_lintian_finds_no_error(self):
         run("lintian", "--allow-root", "--fail-on", "error", *self.packages.values())
 
+    def test_documents_lead_to_each_other(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run("dpkg-deb", "--extract", self.packages["verbena"], folder)
+            root = pathlib.Path(folder) / "usr" / "share" / "doc" / "verbena"
+            documents = [root / "README.md", *root.glob("docs/**/*.md")]
+            links = {(document.parent / link).resolve() for document in documents
+                     for link in re.findall(r"\]\(([^)#: ]*[./][^)#: ]*)[)#]", document.read_text())}
+            # Sources are in no package.
+            inside = {link for link in links
+                      if any(link.is_relative_to(root / part) for part in ("docs", "packaging/kubernetes", "packaging/slurm"))}
+            self.assertGreater(len(inside), 50)
+            self.assertEqual([link for link in inside if not link.exists()], [])
+
     def test_what_is_loaded_late_is_recommended(self):
         """What programs are linked to is found by debhelper; what they load when it is wanted is not."""
         sources = [path.read_text() for folder in ("base", "cluster", "job", "transport")

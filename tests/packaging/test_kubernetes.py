@@ -23,13 +23,14 @@ CONTAINER = {
     "name": str, "image": str, "command": [str], "args": [str],
     "env": [{"name": str, "value": str, "valueFrom": {"fieldRef": {"fieldPath": str}}}],
     "resources": {"requests": {"cpu": str, "memory": str}, "limits": {"rdma/hca_shared_devices_a": str}},
-    "securityContext": {"runAsUser": int, "allowPrivilegeEscalation": bool, "capabilities": {"drop": [str], "add": [str]}},
+    "securityContext": {"runAsNonRoot": bool, "runAsUser": int, "allowPrivilegeEscalation": bool,
+                        "capabilities": {"drop": [str], "add": [str]}, "seccompProfile": {"type": str}},
     "volumeMounts": [{"name": str, "mountPath": str, "readOnly": bool}],
     "readinessProbe": {"tcpSocket": {"port": int}, "periodSeconds": int},
 }
 POD = {
     "restartPolicy": str, "containers": [CONTAINER],
-    "securityContext": {"runAsNonRoot": bool, "runAsUser": int, "fsGroup": int},
+    "securityContext": {"runAsNonRoot": bool, "runAsUser": int, "fsGroup": int, "seccompProfile": {"type": str}},
     "volumes": [{"name": str, "secret": {"secretName": str, "defaultMode": int}, "emptyDir": {"medium": str}}],
 }
 JOB = {"parallelism": int, "completions": int, "completionMode": str, "backoffLimit": int, "template": {"spec": POD}}
@@ -160,6 +161,7 @@ class JobSet(unittest.TestCase):
         self.assertEqual(list(container["resources"].pop("limits")), ["rdma/hca_shared_devices_a"])
         self.assertEqual(container["args"].pop(), "--transport=verbs")
         pod["securityContext"] = self.pod["securityContext"]
+        container["securityContext"] = self.container["securityContext"]
         self.assertEqual(rdma, self.jobset)
 
 
@@ -197,8 +199,10 @@ class MpiJob(unittest.TestCase):
         self.assertEqual(launcher["args"].pop(), "--transport=verbs")
         self.assertEqual(worker["securityContext"].pop("capabilities"), {"add": ["IPC_LOCK"]})
         self.assertEqual(list(worker["resources"].pop("limits")), ["rdma/hca_shared_devices_a"])
+        of_base = container_of(base["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"])["securityContext"]
         for container in (launcher, worker):
-            container["securityContext"]["runAsUser"] = 1000
+            self.assertEqual(container["securityContext"], {"runAsUser": 0})
+            container["securityContext"] = of_base
         # By default, keys are where root looks for them.
         self.assertNotIn("sshAuthMountPath", rdma["spec"])
         rdma["spec"]["sshAuthMountPath"] = base["spec"]["sshAuthMountPath"]
@@ -216,6 +220,17 @@ class Manifests(unittest.TestCase):
             known = {"apiVersion": str, "kind": str, "metadata": {"name": str},
                      "spec": FIELDS[document["apiVersion"], document["kind"]]}
             self.assertEqual(unknown_fields(document, known, path.name), [])
+
+    def test_those_for_tcp_are_restricted(self):
+        """The pod security standard "restricted" of Kubernetes lets them in."""
+        replicas = manifest("mpijob.yaml")["spec"]["mpiReplicaSpecs"]
+        for pod in [pod_of(manifest("jobset.yaml"))[1], *(each["template"]["spec"] for each in replicas.values())]:
+            own = container_of(pod)["securityContext"]
+            both = pod.get("securityContext", {}) | own
+            self.assertEqual(own["allowPrivilegeEscalation"], False)
+            self.assertEqual(own["capabilities"], {"drop": ["ALL"]})
+            self.assertEqual((both["runAsNonRoot"], both["seccompProfile"]), (True, {"type": "RuntimeDefault"}))
+            self.assertLessEqual({kind for volume in pod.get("volumes", []) for kind in volume}, {"name", "secret", "emptyDir"})
 
     def test_images_are_those_that_the_dockerfile_makes(self):
         made = re.findall(r"--target (\S+) -t (\S+)", (program.PACKAGING / "container" / "Dockerfile").read_text())

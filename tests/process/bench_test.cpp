@@ -237,7 +237,7 @@ TEST(BenchTest, TwoListenersAtOnePlaceAreTold) {
   Program listener(VERBENA_PROGRAM, {"bench", "--transport", "shm", "--listen", name}, folder.path());
   ASSERT_TRUE(listener.wait_for_output("listening at"));
   const Ended second = run(VERBENA_PROGRAM, {"bench", "--transport", "shm", "--listen", name}, folder.path());
-  EXPECT_EQ(second.status, 1);
+  EXPECT_EQ(second.status, 2);
   EXPECT_THAT(second.err, HasSubstr(name));
 }
 

@@ -482,9 +482,10 @@ TEST_F(LauncherTest, ImpossibleOptionsAreOneClearLineEach) {
       {{"run", "counter", "--report", "/"}, "/: cannot open for writing: Is a directory"},
       {{"run", "counter", "--bad-check", "data.txt:3: no number"}, "verbena: error: data.txt:3: no number"},
       {{"run"}, "(see verbena run --help)"},
-      {{"run", "nonesuch"}, "nonesuch (see verbena run --help)"},
+      {{"run", "nonesuch"}, "nonesuch; expected counter (see verbena run --help)"},
       {{"server", "--job", "x", "--server-rank", "1"}, "--server-rank counts from 0"},
-      {{"server"}, "--job NAME is required on one host, --transport verbs --addresses HOST:PORT,… between"},
+      {{"server"},
+       "--job NAME is required on one host, --transport verbs|tcp --addresses HOST:PORT,… between"},
       {{"worker", "counter"}, "--job NAME is required"},
       {{"server", "--transport", "verbs"}, "needs --addresses HOST:PORT,… with one address for each server"},
       {{"worker", "counter", "--transport", "verbs"}, "needs --addresses HOST:PORT,…"},
@@ -525,6 +526,7 @@ TEST_F(LauncherTest, DeviceThatIsNotThereIsAnErrorThatSaysWhatToDo) {
                      {"--addresses", "127.0.0.1:7001", "--no-secret", "--device", "no_such_device"});
     const Ended ended = run(COUNTER_PROGRAM, arguments, scratch_);
     expect_one_error(ended, 1, "`verbena doctor` says what is missing");
+    EXPECT_THAT(ended.err, HasSubstr("--transport tcp needs no device"));
   }
 }
 
@@ -544,6 +546,10 @@ TEST_F(LauncherTest, SynopsisShowsWhatIsRequired) {
   EXPECT_EQ(synopsis({"worker", "lda"}),
             "SYNOPSIS verbena worker lda --data FILE (--job NAME | --addresses HOST:PORT,…) [OPTION]… ");
   EXPECT_EQ(synopsis({"run", "lda"}), "SYNOPSIS verbena run lda --data FILE [OPTION]… ");
+  EXPECT_EQ(synopsis({"table", "stats"}), "SYNOPSIS verbena table stats [TABLE…] [OPTION]… ");
+  EXPECT_EQ(synopsis({"table", "get"}), "SYNOPSIS verbena table get TABLE KEY… [OPTION]… ");
+  EXPECT_EQ(synopsis({"table", "export"}), "SYNOPSIS verbena table export TABLE --output FILE [OPTION]… ");
+  EXPECT_EQ(synopsis({"completion"}), "SYNOPSIS verbena completion SHELL [OPTION]… ");
 }
 
 TEST_F(LauncherTest, RealProgramHasHelpAndVersion) {

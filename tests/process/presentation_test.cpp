@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -89,7 +90,7 @@ TEST_F(PresentationTest, WrongUseIsSaidInSentences) {
       {{"run", "counter", "--nonesuch"}, "there is no option --nonesuch (see"},
       {{"run", "counter", "one", "two"}, "nothing is known of one two (see"},
       {{"run"}, "verbena run: the name of what to do is missing (see verbena run --help)"},
-      {{"run", "nonesuch"}, "there is no nonesuch (see verbena run --help)"},
+      {{"run", "nonesuch"}, "there is no nonesuch; expected counter (see verbena run --help)"},
   };
   for (const Wrong& wrong : all) {
     SCOPED_TRACE(wrong.sentence);
@@ -97,6 +98,54 @@ TEST_F(PresentationTest, WrongUseIsSaidInSentences) {
     EXPECT_EQ(ended.status, 2);
     EXPECT_THAT(ended.err, StartsWith("verbena: error: " + wrong.sentence));
   }
+  const auto says = [&](const std::vector<std::string>& arguments) {
+    const Ended ended = verbena(arguments);
+    EXPECT_EQ(ended.status, 2);
+    return ended.err;
+  };
+  EXPECT_THAT(says({"run", "ldaa"}),
+              AllOf(HasSubstr("there is no ldaa; expected "), HasSubstr(" lda, "), HasSubstr(" or ")));
+  EXPECT_THAT(says({"run", "lda", "--bogus"}), StartsWith("verbena: error: there is no option --bogus"));
+  EXPECT_THAT(says({"run", "lda", "--data", "x", "--iterations", "1e3"}),
+              HasSubstr("--iterations: a whole number from 1 to "));
+  EXPECT_THAT(says({"table", "get", "weights", "abc"}),
+              HasSubstr("KEY: a whole number from 0 to 18446744073709551614 or SLOT:INDEX is expected"));
+  EXPECT_THAT(says({"table", "stats", "--transport", "tcp", "--no-secret"}),
+              HasSubstr("expected --addresses HOST:PORT,…"));
+  for (const char* const place : {"localhost", "localhost:99999"})
+    EXPECT_THAT(says({"cluster", "status", "--transport", "tcp", "--no-secret", "--addresses", place}),
+                HasSubstr("--addresses: HOST:PORT is expected"));
+}
+
+TEST_F(PresentationTest, HelpIsNoWiderThanAScreen) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"--help"}, {"run", "--help"}, {"table", "--help"}}) {
+    std::istringstream lines(verbena(command).out);
+    for (std::string line; std::getline(lines, line);) {
+      // In characters, and not in what is shown as it is written.
+      const auto width = std::ranges::count_if(line, [](char byte) { return (byte & 0xC0) != 0x80; });
+      if (line.find("verbena ") == std::string::npos) {
+        EXPECT_LE(width, 92) << line;
+      }
+    }
+  }
+  EXPECT_THAT(verbena({"worker", "--help"}).out, HasSubstr("worker APP --help"));
+}
+
+TEST_F(PresentationTest, AnAddressThatCannotBeListenedAtIsSaidWithWhatIsExpected) {
+  const auto says = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "server");
+    const Ended ended = verbena(arguments);
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    return ended.err;
+  };
+  EXPECT_THAT(says({"--addresses", "192.0.2.1:7001", "--transport", "tcp", "--no-secret"}),
+              HasSubstr("expected an address of this host"));
+  const std::string job = folder_.path().filename().string();
+  std::filesystem::create_directories(folder_.path("first"));
+  const Program first(VERBENA_PROGRAM, {"server", "--job", job, "--workers", "1"}, folder_.path("first"));
+  ASSERT_TRUE(wait_until([&] { return verbena({"table", "stats", "--job", job}).status == 0; }));
+  EXPECT_THAT(says({"--job", job, "--workers", "1"}), HasSubstr("expected a name that no running job has"));
 }
 
 TEST_F(PresentationTest, AWorkerStartedByHandSaysWhichItIs) {

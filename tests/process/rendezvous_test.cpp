@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -178,7 +180,78 @@ TEST_F(RendezvousTest, WhoIsToRunSomethingElseIsRefused) {
            "--servers", std::string(rank) == "3" ? "1" : "2"},
           {});
   }
-  expect_one_error_and_the_end("rank 3 is to run counter --servers 1 --workers 3");
+  const std::vector<Ended> ended = wait_for_all();
+  for (const Ended& each : ended) EXPECT_EQ(each.status, 2) << each.err;
+  EXPECT_THAT(ended[0].err, HasSubstr("error: rank 3 is to run counter --servers 1 --workers 3"));
+  EXPECT_EQ(errors_of({ended[1], ended[2], ended[3]}), "") << "rank 0 speaks for all";
+}
+
+/// Nobody else has to come.
+TEST_F(RendezvousTest, WhatOneAloneCanKnowIsSaidAtOnce) {
+  const auto says = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"run",         "counter", "--rendezvous", place(),
+                                      "--processes", "2",       "--process",    "0"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Ended ended = run(COUNTER_PROGRAM, words, folder_.path());
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    EXPECT_EQ(count(ended.err, "missing"), 0U) << ended.err;
+    return ended.err;
+  };
+  EXPECT_THAT(says({"--no-secret", "--servers", "2"}),
+              HasSubstr("2 processes were started, which cannot be"));
+  EXPECT_THAT(says({"--no-secret", "--restarts", "1", "--checkpoint", path("saved")}),
+              HasSubstr("only what has started the processes can start them again"));
+  verbena::testing::write_file(path("open"), "a secret that many know\n");
+  std::filesystem::permissions(path("open"),
+                               std::filesystem::perms::owner_read | std::filesystem::perms::group_read);
+  EXPECT_THAT(says({"--secret-file", path("open")}), HasSubstr("its mode is 440"));
+  EXPECT_THAT(says({"--secret-file", folder_.path()}), HasSubstr("read from a regular file"));
+  start(COUNTER_PROGRAM,
+        {"run", "counter", "--rendezvous", place(), "--processes", "2", "--process", "0", "--no-secret"}, {});
+  ASSERT_TRUE(processes_[0]->wait_for_output("rank 1 is missing"));
+  EXPECT_THAT(says({"--no-secret"}), HasSubstr("someone else listens there; expected a port"));
+}
+
+TEST_F(RendezvousTest, WhoWaitsSaysForWhom) {
+  const std::vector<std::string> words = {"run", "counter",     "--processes",
+                                          "2",   "--no-secret", "--rendezvous"};
+  const auto start_at = [&](const std::string& host, const char* rank) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {host + ":" + std::to_string(port_), "--process", rank});
+    start(COUNTER_PROGRAM, all, {});
+  };
+  start_at("127.0.0.1", "1");
+  EXPECT_TRUE(processes_[0]->wait_for_output("waiting for rank 0: tcp:" + place()));
+  processes_.clear();
+  start_at("192.0.2.1", "0");  // of documents: nobody's
+  EXPECT_TRUE(processes_[0]->wait_for_output("no address of the host that rank 0 runs on"));
+  processes_.clear();
+  start_at("a..b", "0");
+  EXPECT_TRUE(processes_[0]->wait_for_output("the host is unknown"));
+  processes_.clear();
+  start_at("0.0.0.0", "0");
+  ASSERT_TRUE(processes_[0]->wait_for_output("rank 1 is missing"));
+  EXPECT_FALSE(processes_[0]->has_said("may not find"));
+}
+
+TEST_F(RendezvousTest, ForProgramsEachLineIsAnObject) {
+  std::vector<std::string> words = {
+      "run",         "counter", "--rendezvous", place(),     "--log-format=json",
+      "--processes", "2",       "--no-secret",  "--process", "0"};
+  start(COUNTER_PROGRAM, words, {});
+  // It ends the others, once they have met.
+  words.back() = "1";
+  words.insert(words.end(), {"--slow", "worker=9,factor=2"});
+  start(COUNTER_PROGRAM, words, {});
+  const Ended ended = processes_[0]->wait();
+  EXPECT_THAT(ended.err,
+              AllOf(HasSubstr("this process ends with the others"), HasSubstr("stopped by SIGTERM")));
+  std::istringstream lines(ended.err);
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    ASSERT_TRUE(object.is_object()) << line;
+    EXPECT_EQ(object["level"], "warning") << line;
+  }
 }
 
 TEST_F(RendezvousTest, WhenOneOfOnesOwnProgramsDiesTheOthersEnd) {

@@ -68,7 +68,8 @@ TEST_F(TableCommandTest, LooksIntoARun) {
   EXPECT_THAT(verbena::testing::contents(scratch_.path("rows.txt")), HasSubstr(std::to_string(largest)));
   const Ended no_key = table({"get", weights, "18446744073709551615", "--job", job});
   EXPECT_EQ(no_key.status, 2);
-  EXPECT_THAT(no_key.err, HasSubstr("KEY: a whole number from 0 to 18446744073709551614 is expected, not"));
+  EXPECT_THAT(no_key.err,
+              HasSubstr("KEY: a whole number from 0 to 18446744073709551614 or SLOT:INDEX is expected"));
   const Ended none = table({"get", "nonsense", "1", "--job", job});
   EXPECT_EQ(none.status, 2);
   EXPECT_THAT(none.err, AllOf(HasSubstr("\"nonsense\""), HasSubstr(weights)));

@@ -499,6 +499,17 @@ TEST_F(TcpStrangerTest, WhoDoesNotKnowTheProtocolIsRefused) {
   expect_refused(peer);
 }
 
+/// Of what a connector finds where it should find a listener.
+TEST(TcpIntroductionTest, SomethingElseIsNotTakenForAnotherVersion) {
+  const auto refusal = [](const tcp::Challenge& challenge) {
+    return std::string(check(challenge, tcp::Greeting{.credits = 1}, nullptr).message());
+  };
+  tcp::Challenge page;
+  std::ranges::fill(tcp::room_for(page), std::byte{'H'});
+  EXPECT_THAT(refusal(page), ::testing::HasSubstr("no process of this program"));
+  EXPECT_THAT(refusal({.version = tcp::kVersion + 1}), ::testing::HasSubstr("not of this program's version"));
+}
+
 TEST_F(TcpStrangerTest, WhoRepeatsAnothersProofIsRefused) {
   // What a member says, as somebody on the network hears it.
   tcp::Greeting greeting{.max_message_bytes = TcpOptions().max_message_bytes, .credits = 1024};

@@ -137,7 +137,8 @@ absl::StatusOr<ControlSocket> ControlSocket::listen(const std::string& address) 
       const int error = errno;
       return absl::ErrnoToStatus(error, fmt::format("cannot listen at {}", address));
     }
-    return absl::AlreadyExistsError(fmt::format("someone listens at {} already", address));
+    return absl::AlreadyExistsError(
+        fmt::format("someone listens at {} already; expected a name that no running job has", address));
   }
   if (::listen(fd->get(), kBacklog) != 0) {
     const int error = errno;

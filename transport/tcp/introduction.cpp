@@ -78,9 +78,10 @@ absl::Status check(const Introduction& introduction, const Greeting& greeting, c
 }
 
 absl::Status check(const Challenge& challenge, const Greeting& greeting, const Secret* secret) {
-  if (challenge.magic != kMagic || challenge.version != kVersion || challenge.credits == 0 ||
-      challenge.credits > kMostCredits || challenge.most_streams == 0 ||
-      challenge.most_streams > kMostStreams || challenge.zero != 0) {
+  if (challenge.magic != kMagic)
+    return absl::FailedPreconditionError("who listens there is no process of this program");
+  if (challenge.version != kVersion || challenge.credits == 0 || challenge.credits > kMostCredits ||
+      challenge.most_streams == 0 || challenge.most_streams > kMostStreams || challenge.zero != 0) {
     return absl::FailedPreconditionError("who listens there is not of this program's version");
   }
   if (challenge.has_secret != 0 && secret == nullptr) {

@@ -54,7 +54,11 @@ absl::StatusOr<base::FileDescriptor> listen_at(const sockaddr_storage& place, co
       ::listen(socket.get(), kBacklog) != 0) {
     const int error = errno;
     if (error == EADDRINUSE)
-      return absl::AlreadyExistsError(fmt::format("{}: someone else listens there", address));
+      return absl::AlreadyExistsError(
+          fmt::format("{}: someone else listens there; expected a port that nobody listens at", address));
+    if (error == EADDRNOTAVAIL)
+      return absl::InvalidArgumentError(
+          fmt::format("{}: nothing can listen there; expected an address of this host", address));
     return absl::ErrnoToStatus(error, fmt::format("{}: nothing can listen there", address));
   }
   return socket;

@@ -235,7 +235,8 @@ absl::Status VerbsTransport::listen(Listener& listener, const Address& address, 
       api.listen(listener.id, kBacklog) != 0) {
     const int error = errno;
     if (error == EADDRINUSE) {
-      return absl::AlreadyExistsError(fmt::format("{}: someone else listens there", text));
+      return absl::AlreadyExistsError(
+          fmt::format("{}: someone else listens there; expected a port that nobody listens at", text));
     }
     return errno_status(
         error, fmt::format("{}: nothing can listen there; is it the address of an RDMA device?", text));

@@ -19,7 +19,7 @@ TEST(ReportTest, TextShowsFindingsCommandsAndTheVerdict) {
   const std::string text = to_text(facts, diagnose(facts), false);
   EXPECT_THAT(text, HasSubstr("problem  devices        there is none"));
   EXPECT_THAT(text, HasSubstr("\n                            sudo modprobe rdma_rxe\n"));
-  EXPECT_THAT(text, EndsWith("\nverbs will not work on this host, shared memory does\n"));
+  EXPECT_THAT(text, EndsWith("\nverbs will not work on this host, shared memory and tcp do\n"));
   EXPECT_THAT(text, Not(HasSubstr("\033")));
   EXPECT_THAT(to_text(facts, diagnose(facts), true), HasSubstr("\033"));
 }

@@ -58,7 +58,7 @@ TEST_F(TableViewsTest, StatsAreForPeopleAndPrograms) {
   const auto stats = look_at_job(*observer_, {});
   ASSERT_TRUE(stats.ok()) << stats.status();
   const std::string text = to_text(*stats);
-  EXPECT_THAT(text, AllOf(HasSubstr("2 servers, 1 workers; all have finished 1 clocks"), HasSubstr("weights"),
+  EXPECT_THAT(text, AllOf(HasSubstr("2 servers, 1 worker; all have finished 1 clocks"), HasSubstr("weights"),
                           HasSubstr("dynamic")));
   const nlohmann::json json = to_json(*stats);
   EXPECT_EQ(json["clock"], 1);

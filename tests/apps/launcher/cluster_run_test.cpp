@@ -64,6 +64,10 @@ TEST(ShareOutTest, WhatDoesNotComeOutIsAnError) {
   RunOptions baseline;
   baseline.baseline = true;
   EXPECT_THAT(std::string(share_out(2, baseline).message()), HasSubstr("--baseline is one process"));
+  RunOptions restarting;
+  restarting.job.checkpoints.restarts = 1;
+  EXPECT_THAT(std::string(share_out(2, restarting).message()),
+              HasSubstr("--restarts: only what has started"));
 }
 
 TEST(OwnServerTest, IsOnTheWorkersHost) {

@@ -53,7 +53,7 @@ TEST_F(AddedBackendTest, IsToldWhatItCannotDoByItsName) {
   job_.transport.device.clear();
   job_.addresses = {"a:1"};
   EXPECT_EQ(check_by_hand(job_).message(),
-            "--addresses is for --transport verbs; over loopback --job is enough");
+            "--addresses is for --transport verbs|tcp; over loopback --job is enough");
 }
 
 TEST(TransportOptionsTest, EncryptionIsRefusedWhereItCannotBeHad) {

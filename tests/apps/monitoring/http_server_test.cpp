@@ -308,6 +308,9 @@ TEST_F(HttpServerTest, SaysWhyItCannotListen) {
               AllOf(HasSubstr("port " + std::to_string(port_)), HasSubstr("expected a port that nobody")));
   EXPECT_THAT(why("192.0.2.1", 0), HasSubstr("expected an address of an interface of this host"));
   EXPECT_THAT(why("localhost", 0), HasSubstr("an IPv4 or IPv6 address is expected"));
+  EXPECT_THAT(why("fe80::1", 0), HasSubstr("is expected with the interface, as fe80::1%eth0"));
+  EXPECT_THAT(why("fe80::1%no-such-interface", 0), HasSubstr("with an interface that is there"));
+  EXPECT_THAT(why("fe80::1%lo", 0), HasSubstr("expected an address of an interface of this host"));
 }
 
 }  // namespace
