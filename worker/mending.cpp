@@ -264,11 +264,11 @@ bool Mending::is_to_be_served_by_another(const ServerLink& link) const {
   return link.state == ServerLink::State::kJoining || !is_still_reading(link);
 }
 
-/// One that is to serve now may have been stopped before, and nobody else may be watching it. Where others
-/// may join, it may be busy with one. It waits for those after it (server/chain.hpp) less long than it is
-/// waited for.
+/// One that is to serve now may have been stopped before, and nobody else may be watching it. It may be busy
+/// with one that joins. It waits for those after it (server/chain.hpp) less long than it is waited for.
 void Mending::suspect_who_does_not_serve(const ServerLink& link) {
-  const std::chrono::milliseconds most(std::uint64_t{3} * session_.options().silence_timeout_ms);
+  const std::uint64_t times = source_ == nullptr || source_->newest().joining_of(link.server).empty() ? 3 : 5;
+  const std::chrono::milliseconds most(times * session_.options().silence_timeout_ms);
   if (!is_to_be_served_by_another(link) || source_->ends_who_is_left_out() || most.count() == 0) return;
   if (link.unanswered_for > most)
     source_->suspect(serving_[link.server], "it is to serve, and does not answer");

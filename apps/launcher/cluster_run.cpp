@@ -22,8 +22,10 @@
 #include "apps/launcher/hosts_succession.hpp"
 #include "apps/launcher/leader.hpp"
 #include "apps/launcher/process_jobs.hpp"
+#include "apps/launcher/rank_chains.hpp"
 #include "apps/launcher/resume_notes.hpp"
 #include "apps/launcher/roles.hpp"
+#include "apps/launcher/told_configuration.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/thrown.hpp"
@@ -69,6 +71,8 @@ class ClusterProcess {
  private:
   [[nodiscard]] std::uint32_t rank() const { return cluster_.rendezvous.rank(); }
   [[nodiscard]] bool leads() const { return rank() == 0; }
+  /// See PeerRendezvous::is_late().
+  [[nodiscard]] bool is_late() const { return cluster_.rendezvous.is_late(); }
   bool stopped();
   absl::Status fence() {
     return cluster_.rendezvous.fence(job::kMeetingPatience, [this] { return stopped(); });
@@ -77,6 +81,7 @@ class ClusterProcess {
   absl::Status learn_of_others();
   void learn_chains();
   [[nodiscard]] absl::Status share_configurations();
+  [[nodiscard]] absl::Status take_own_host();
   [[nodiscard]] std::string plan() const;
   absl::Status prepare();
   absl::Status decide_transport();
@@ -255,6 +260,7 @@ absl::Status ClusterProcess::share_configurations() {
   job::PeerNews& news = *cluster_.rendezvous.news();
   if (!leads()) {
     told_ = std::make_unique<ToldConfiguration>(others_.chains, news);
+    if (is_late()) told_->arrive(static_cast<std::uint32_t>(::getpid()), host_name());
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<HostsSuccession>> succession = HostsSuccession::make(others_.chains, news);
@@ -271,6 +277,7 @@ absl::Status ClusterProcess::share_configurations() {
 /// needs to listen.
 absl::Status ClusterProcess::prepare() {
   RETURN_IF_ERROR(decide_transport());
+  if (is_late()) RETURN_IF_ERROR(take_own_host());
   if (!leads()) return share_configurations();
   spdlog::info("run {}: {} {}", std::string(application_.name()), effective(run_.job), options_.effective());
   absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run_, application_, options_);
@@ -303,6 +310,20 @@ absl::Status ClusterProcess::decide_transport() {
   }
   RETURN_IF_ERROR(check(run_.job));
   return run_.baseline ? absl::OkStatus() : check_gather(application_, run_.job);
+}
+
+/// Until now this process has gone by what the one whose place it takes had told, to decide what all others
+/// have decided.
+absl::Status ClusterProcess::take_own_host() {
+  const std::string own = job::host_identity();
+  if (others_.one_host() && others_.hosts[rank()] != own) {
+    return absl::InvalidArgumentError(
+        fmt::format("rank {} joins a job whose processes share a host, and is on another one ({}, not {}): "
+                    "expected the same host, user and network namespace",
+                    rank(), host_name(), others_.names[rank()]));
+  }
+  others_.hosts[rank()] = own;
+  return absl::OkStatus();
 }
 
 absl::Status ClusterProcess::open_link() {
@@ -372,6 +393,7 @@ int ClusterProcess::train(std::thread& listening) {
       .rank = server ? others_.numbers[rank()] : rank() - first_worker,
       .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, first_worker, rank()),
       .addresses = &addresses,
+      .joins = is_late(),
       .told = told_.get()};
   std::atomic<bool> stop = false;
   JobsResult result;

@@ -38,13 +38,26 @@ class Leader {
     bool server = false;
     std::uint32_t of_server = 0;  ///< the rank of the server that it is a copy of, if it is one
     std::int64_t pid = 0;
+    std::uint32_t copy = 0;  ///< its number among those of its server, if it comes while the run goes on
   };
   /// How a run survives members. Belongs to the leader's thread.
   class Survival {
    public:
-    struct Loss {
-      std::uint32_t rank = 0;  ///< of the member, among all
-      std::string why;         ///< "is gone: …"
+    /// Whom it tells what it has heard of members. By their ranks, among all.
+    class Host {
+     public:
+      virtual ~Host() = default;
+      /// It is gone, or seems to be. `why`: "is gone: …".
+      virtual void lose(std::uint32_t rank, const std::string& why) = 0;
+      /// Another process comes in the place of one without which the run goes on: it is to become a copy.
+      virtual void welcome(std::uint32_t rank, Member member) = 0;
+      /// That one has all that the other copies of its server have.
+      virtual void note_joined(std::uint32_t rank) = 0;
+
+     protected:
+      Host() = default;
+      Host(const Host&) = default;
+      Host& operator=(const Host&) = default;
     };
     struct Copy {
       std::uint32_t copy = 0;  ///< its number, among those of its server
@@ -56,10 +69,10 @@ class Leader {
     };
 
     virtual ~Survival() = default;
-    /// What to wait for before the next take_losses().
+    /// What to wait for before the next tell().
     virtual void add_descriptors(std::vector<pollfd>& wanted) const = 0;
-    /// Those of whom it was heard since the last call that they are gone, or seem to be.
-    [[nodiscard]] virtual std::vector<Loss> take_losses() = 0;
+    /// Tells what was heard since the last call. The host may call the other functions meanwhile.
+    virtual void tell(Host& host) = 0;
     /// From now on the run goes on without it. Returns what follows from that, for people; an error: it
     /// cannot.
     virtual absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) = 0;
@@ -105,6 +118,7 @@ class Leader {
     Member member;
     int descriptor = -1;
     job::LineStream lines;
+    bool joins = false;  ///< it has come while the run goes on, which does without it still
     bool came = false;
     bool ended = false;  ///< and has reported its end
     bool gone = false;   ///< has closed its connection, or the run goes on without it
@@ -124,6 +138,8 @@ class Leader {
   Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
          std::vector<Member> members);
 
+  class Ear;
+
   void wait(const RunMonitor& monitor, std::chrono::milliseconds patience) const;
   [[nodiscard]] RunStatus status(const RunMonitor& monitor) const;
   void add_copies(RunStatus& status) const;
@@ -134,8 +150,13 @@ class Leader {
   bool seat(const Stranger& stranger, std::string_view line);
   void hear_members(RunMonitor& monitor);
   void on_line(Seat& seat, std::string_view line, RunMonitor& monitor);
+  void on_line_of_joining(Seat& seat, std::string_view line, RunMonitor& monitor);
   void lose(Seat& seat, const std::string& why, RunMonitor& monitor);
+  void lose_joining(Seat& seat, const std::string& why, RunMonitor& monitor);
+  void welcome(std::uint32_t rank, Member member);
   void let_go(Seat& seat);
+  void end_those_that_join();
+  [[nodiscard]] std::uint32_t rank_of(const Seat& seat) const;
   [[nodiscard]] bool is_left_over(const Seat& seat) const;
   [[nodiscard]] Seat* first_of_several(const Seat& seat);
   void check_time(RunMonitor& monitor);
@@ -147,6 +168,7 @@ class Leader {
   const std::shared_ptr<const transport::Secret> secret_;
   Survival* survival_ = nullptr;  ///< nullptr: it needs all members
   std::deque<Seat> seats_;
+  std::vector<int> former_;  ///< connections of those whose seats others have
   std::deque<Stranger> strangers_;
   const Clock::time_point start_ = Clock::now();
   std::optional<Clock::time_point> stopped_at_;

@@ -15,8 +15,8 @@
 #include "cluster/store_messages.hpp"
 #include "cluster/store_server.hpp"
 #include "cluster/store_state.hpp"
-#include "cluster/suspicion.hpp"
 #include "cluster/unix_socket.hpp"
+#include "cluster/word.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace verbena::fuzz {
@@ -130,11 +130,11 @@ void configuration(std::string_view bytes) {
   require(again.ok() && *again == *read, "a configuration means something else");
 }
 
-void suspicion(std::string_view bytes) {
-  const auto read = cluster::decode_suspicion(bytes);
-  if (!read.ok()) return require_refusal(read.status(), "a suspicion");
-  const auto again = cluster::decode_suspicion(encode(*read));
-  require(again.ok() && *again == *read, "a suspicion means something else");
+void word(std::string_view bytes) {
+  const auto read = cluster::decode_word(bytes);
+  if (!read.ok()) return require_refusal(read.status(), "a word about configurations");
+  const auto again = cluster::decode_word(encode(*read));
+  require(again.ok() && *again == *read, "a word means something else");
 }
 
 void etcd_answer(std::string_view bytes) {

@@ -15,7 +15,7 @@
 #include "cluster/controller.hpp"
 #include "cluster/local_store.hpp"
 #include "cluster/stored_configuration.hpp"
-#include "cluster/suspicion.hpp"
+#include "cluster/word.hpp"
 
 namespace verbena::cluster {
 namespace {
@@ -58,15 +58,19 @@ TEST(ConfigurationTest, AnythingElseIsRefused) {
   EXPECT_FALSE(decode_configuration(R"({"number":1,"servers":)" + std::string(60'000, '[')).ok());
 }
 
-TEST(SuspicionTest, SurvivesTheJourneyAndNothingElseDoes) {
-  const Suspicion one{.address = "tcp:a:1", .why = "\"silent\"\n"};
-  const auto back = decode_suspicion(encode(one));
-  ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(*back, one);
+TEST(WordTest, SurvivesTheJourneyAndNothingElseDoes) {
+  for (const Word& word : {Word(Suspicion{.address = "tcp:a:1", .why = "\"silent\"\n"}),
+                           Word(Arrival{.pid = 4711, .host = "node\\2"}), Word(WantsToJoin{"tcp:a:1"}),
+                           Word(HasJoined{"tcp:a:1"})}) {
+    const auto back = decode_word(encode(word));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, word);
+  }
   for (const std::string text :
-       {"", "[]", "{}", R"({"suspect":"a"})", R"({"suspect":"a","why":1})", R"({"suspect":["a"],"why":"b"})"})
-    EXPECT_THAT(std::string(decode_suspicion(text).status().message()), HasSubstr("a suspicion")) << text;
-  EXPECT_FALSE(decode_suspicion(std::string(60'000, '[')).ok());
+       {"", "[]", "{}", R"({"suspect":"a"})", R"({"suspect":"a","why":1})", R"({"suspect":["a"],"why":"b"})",
+        R"({"arrived":-1,"host":"a"})", R"({"arrived":4294967296,"host":"a"})", R"({"wants to join":1})"})
+    EXPECT_THAT(std::string(decode_word(text).status().message()), HasSubstr("a word")) << text;
+  EXPECT_FALSE(decode_word(std::string(60'000, '[')).ok());
 }
 
 class StoredConfigurationTest : public ::testing::Test {
