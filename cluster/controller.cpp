@@ -169,6 +169,39 @@ std::vector<Controller::Suspect> Controller::take_suspects(TimePoint now) {
   return suspects;
 }
 
+absl::StatusOr<Controller::Copy> Controller::may_leave(std::uint32_t server,
+                                                       std::optional<std::uint32_t> copy, TimePoint now) {
+  admit(now);  // who has said so may be needed at once
+  const std::optional<Chains> known = chains(now);
+  if (!known) return absl::FailedPreconditionError("the job's processes have not met yet");
+  if (server >= known->servers.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("there is no server {}: expected 0 to {}", server, known->servers.size() - 1));
+  }
+  const std::vector<Copy>& chain = known->servers[server];
+  std::string all;
+  std::optional<Copy> found;
+  for (const Copy& one : chain) {
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", one.copy);
+    if (!found && one.copy == copy.value_or(one.copy)) found = one;
+  }
+  if (!found) {
+    return absl::InvalidArgumentError(
+        fmt::format("server {} has no copy {} that has all that the others have: expected one of {}", server,
+                    *copy, all));
+  }
+  if (chain.size() > 1) return *found;
+  return absl::FailedPreconditionError(
+      fmt::format("copy {} of server {} is the only one that has all of it{}", found->copy, server,
+                  is_being_joined(server, now) ? ": another one joins, and may have all of it soon" : ""));
+}
+
+bool Controller::is_being_joined(std::uint32_t server, TimePoint now) {
+  const std::optional<Known> known = read(now);
+  return known && server < known->configuration.joining.size() &&
+         !known->configuration.joining[server].empty();
+}
+
 std::optional<Controller::Copy> Controller::replaceable_at(const std::string& address, TimePoint now) {
   const std::optional<Known> known = read(now);
   const std::optional<Copy> copy = known ? copy_at(address) : std::nullopt;

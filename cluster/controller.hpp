@@ -61,6 +61,12 @@ class Controller {
   std::vector<Suspect> take_suspects(TimePoint now);
   /// The copy at that address, if another one could replace it, or it joins.
   [[nodiscard]] std::optional<Copy> replaceable_at(const std::string& address, TimePoint now);
+  /// Whether the run can go on without that copy, if it steps aside; nullopt: without the one that serves.
+  /// Returns which that is. FAILED_PRECONDITION: no other one has all that it has; INVALID_ARGUMENT: there is
+  /// no such copy.
+  absl::StatusOr<Copy> may_leave(std::uint32_t server, std::optional<std::uint32_t> copy, TimePoint now);
+  /// Somebody joins that server.
+  [[nodiscard]] bool is_being_joined(std::uint32_t server, TimePoint now);
   /// A copy at that address is, or was, in a configuration.
   [[nodiscard]] bool knows(const std::string& address) const { return copy_at(address).has_value(); }
 

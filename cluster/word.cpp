@@ -15,6 +15,7 @@ constexpr const char* kArrived = "arrived";
 constexpr const char* kHost = "host";
 constexpr const char* kWantsToJoin = "wants to join";
 constexpr const char* kHasJoined = "has joined";
+constexpr const char* kWantsToLeave = "wants to leave";
 
 Json json_of(const Suspicion& suspicion) {
   return {{kSuspect, suspicion.address}, {kWhy, suspicion.why}};
@@ -27,6 +28,10 @@ Json json_of(const WantsToJoin& wish) {
 }
 Json json_of(const HasJoined& joined) {
   return {{kHasJoined, joined.address}};
+}
+
+Json json_of(const WantsToLeave& /*wish*/) {
+  return {{kWantsToLeave, true}};
 }
 
 std::optional<std::string> text_in(const Json& json, const char* name) {
@@ -54,7 +59,8 @@ absl::StatusOr<Word> decode_word(std::string_view text) {
   constexpr std::size_t kMostBytes = 16 << 10;
   const auto wrong = [] {
     return absl::InvalidArgumentError(
-        "a word about configurations: expected a suspicion, an arrival, a wish to join, or that it has");
+        "a word about configurations: expected a suspicion, an arrival, a wish to join or leave, or that it "
+        "has joined");
   };
   if (text.size() > kMostBytes) return wrong();
   // The parser's own limit of depth is the stack.
@@ -69,6 +75,7 @@ absl::StatusOr<Word> decode_word(std::string_view text) {
   if (arrived && host) return Arrival{.pid = *arrived, .host = *host};
   if (const auto wants = text_in(json, kWantsToJoin)) return WantsToJoin{.address = *wants};
   if (const auto joined = text_in(json, kHasJoined)) return HasJoined{.address = *joined};
+  if (json.contains(kWantsToLeave)) return WantsToLeave{};
   return wrong();
 }
 

@@ -37,7 +37,11 @@ struct HasJoined {
 
   bool operator==(const HasJoined&) const = default;
 };
-using Word = std::variant<Suspicion, Arrival, WantsToJoin, HasJoined>;
+/// This process, a server or a copy of one, is to end, and may if another copy has all that it has.
+struct WantsToLeave {
+  bool operator==(const WantsToLeave&) const = default;
+};
+using Word = std::variant<Suspicion, Arrival, WantsToJoin, HasJoined, WantsToLeave>;
 
 /// JSON, in one line. Bytes that are not UTF-8 are replaced.
 std::string encode(const Word& word);

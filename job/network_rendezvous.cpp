@@ -167,6 +167,7 @@ class NetworkRendezvous::Talk {
   virtual void outlive(const std::vector<std::uint32_t>& /*ranks*/) {}
   virtual void tell(const std::string& /*news*/) {}
   virtual void dismiss(std::uint32_t /*rank*/, const std::string& /*why*/) {}
+  virtual void release(std::uint32_t /*rank*/) {}
 
  protected:
   // All of these are called by the thread, with the lock held.
@@ -303,6 +304,9 @@ class NetworkRendezvous::Host final : public Talk {
       if (std::exchange(seat.is_dismissed, true) || !seat.wire) return;
       seat.wire->say(line_of({{"dismissed", why}}));
     });
+  }
+  void release(std::uint32_t rank) override {
+    ask([this, rank] { seats_[rank].is_dismissed = true; });
   }
 
  private:
@@ -710,6 +714,10 @@ void NetworkRendezvous::say(const std::string& word) {
 
 void NetworkRendezvous::dismiss(std::uint32_t rank, const std::string& why) {
   talk_->dismiss(rank, why);
+}
+
+void NetworkRendezvous::release(std::uint32_t rank) {
+  talk_->release(rank);
 }
 
 void NetworkRendezvous::abort(int /*exit_status*/, const std::string& why) {

@@ -79,6 +79,7 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   void tell(const std::string& news) override;
   void say(const std::string& word) override;
   void dismiss(std::uint32_t rank, const std::string& why) override;
+  void release(std::uint32_t rank) override;
 
   class Wire;
   class Talk;

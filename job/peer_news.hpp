@@ -39,6 +39,8 @@ class PeerNews {
   /// Rank 0: the process has no place in the job any more. It is told so if it can be reached, now or later,
   /// and then ends; nothing that it says is heard. Words of one that comes in its place are heard after this.
   virtual void dismiss(std::uint32_t rank, const std::string& why) = 0;
+  /// As dismiss(), but the process has asked for it, learns it from what all are told, and ends by itself.
+  virtual void release(std::uint32_t rank) = 0;
 
  protected:
   PeerNews() = default;

@@ -18,6 +18,8 @@ namespace {
 /// An attempt to connect is short: a configuration may come meanwhile in which the server is elsewhere.
 constexpr auto kAttempt = std::chrono::milliseconds(50);
 constexpr auto kBetweenAttempts = std::chrono::milliseconds(5);
+/// To the process that was lost, if another one may have its place.
+constexpr auto kBeforeTheFirstAttempt = std::chrono::milliseconds(20);
 /// To a server that is nowhere else, and perhaps on a host that is far away, each one takes twice as long as
 /// the one before: who waits for it has no time for others.
 constexpr transport::Duration kLongestAttempt = std::chrono::seconds(1);
@@ -147,7 +149,9 @@ bool Mending::lose(ServerLink& link, const std::string& why, bool has_ended) {
   link.state = ServerLink::State::kLost;
   link.has_welcome = false;
   link.lost_address = addresses_[link.server];
-  link.next_attempt = transport::TimePoint::min();
+  // One that has stepped aside may be there for a moment, and answer nobody. Word of that comes soon.
+  const bool may_have_left = has_copies() && !source_->ends_who_is_left_out();
+  link.next_attempt = may_have_left ? session_.now() + kBeforeTheFirstAttempt : transport::TimePoint::min();
   link.attempt = kAttempt;
   // The checkpoint that it asks for fails with the link.
   std::erase_if(link.unsaid, [](const protocol::ControlMessage& message) {

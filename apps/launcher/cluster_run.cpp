@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cassert>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <set>
@@ -87,6 +88,7 @@ class ClusterProcess {
   absl::Status decide_transport();
   absl::Status open_link();
   [[nodiscard]] absl::Status check_memory_here() const;
+  [[nodiscard]] bool asks_to_leave(int signal);
   absl::StatusOr<ProcessJobs> make_jobs(const Role& role, const std::atomic<bool>& stop);
   int train();
   int train(std::thread& listening);
@@ -100,6 +102,7 @@ class ClusterProcess {
   const ApplicationOptions& options_;
   const ClusterOptions& cluster_;
   int signal_ = 0;  ///< a signal that came before the jobs began
+  bool has_asked_to_leave_ = false;
   /// All processes know that rank 0 has found an error. They meet once more after it has printed the error,
   /// because mpirun ends all processes when the first one leaves.
   bool called_off_ = false;
@@ -351,6 +354,14 @@ absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const st
   return cluster_.worker_jobs(role, *link_, stop);
 }
 
+/// A server's process that is to end lets its copy take its place, unless it is asked twice.
+bool ClusterProcess::asks_to_leave(int signal) {
+  const bool may_leave = told_ != nullptr && others_.members[rank()].server && !leads();
+  if (!may_leave || signal != SIGTERM || std::exchange(has_asked_to_leave_, true)) return false;
+  told_->leave();
+  return true;
+}
+
 int ClusterProcess::train() {
   std::thread listening;
   int status = kExitFailed;
@@ -399,11 +410,13 @@ int ClusterProcess::train(std::thread& listening) {
   JobsResult result;
   if (absl::StatusOr<ProcessJobs> jobs = make_jobs(role, stop); jobs.ok()) {
     jobs->listener_descriptor = link_->descriptor();
+    jobs->goes_on_after = [this](int signal) { return asks_to_leave(signal); };
     jobs->on_signal = [this](int signal) { link_->send(job::SignaledMessage{signal}); };
     result = run_jobs(*std::move(jobs), cluster_.signals, stop);
   } else {
     result.statuses.push_back(jobs.status());
   }
+  if (has_asked_to_leave_ && told_->is_left_out() && !result.abandoned) return kExitOk;
   int status = report_result(result, *link_);
   if (!result.abandoned) addresses.give_up();  // after the report: who learns of it asks nobody why
   const auto cancelled = std::find_if(result.statuses.begin(), result.statuses.end(),

@@ -120,6 +120,7 @@ void HostsSuccession::take(const Heard& heard, Host& host) {
   if (word == nullptr) return host.lose(heard.rank, "is gone: it crashed, was killed, or its host is gone");
   if (const auto* const arrival = std::get_if<cluster::Arrival>(word))
     return welcome(heard.rank, *arrival, host);
+  if (std::holds_alternative<cluster::WantsToLeave>(*word)) return host.leave(heard.rank);
   if (!found->second.is_late) return;
   if (const auto* const wish = std::get_if<cluster::WantsToJoin>(word)) {
     let_join(heard.rank, wish->address);
@@ -209,6 +210,23 @@ absl::StatusOr<std::string> HostsSuccession::go_on_without(std::uint32_t rank, c
   news_.dismiss(rank, why);
   tell_newest();
   return next.ok() ? what_follows(*next, process.copy.server) : std::string("it was no copy yet");
+}
+
+absl::StatusOr<std::string> HostsSuccession::let_leave(std::uint32_t rank) {
+  const auto found = processes_.find(rank);
+  if (rank == 0 || found == processes_.end()) return absl::FailedPreconditionError("the run needs it");
+  const ServerCopy& its = found->second.copy;
+  const auto may_leave = controller_.may_leave(its.server, its.copy, this_moment());
+  if (!may_leave.ok()) return may_leave.status();
+  const absl::StatusOr<cluster::Configuration> next = controller_.remove(its, this_moment());
+  if (!next.ok()) return next.status();
+  news_.release(rank);
+  tell_newest();
+  return what_follows(*next, its.server);
+}
+
+bool HostsSuccession::is_being_joined(std::uint32_t server) {
+  return controller_.is_being_joined(server, this_moment());
 }
 
 std::optional<HostsSuccession::Chains> HostsSuccession::chains() {

@@ -40,6 +40,8 @@ class HostsSuccession final : public Leader::Survival {
   void add_descriptors(std::vector<pollfd>& wanted) const override;
   void tell(Host& host) override;
   absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) override;
+  absl::StatusOr<std::string> let_leave(std::uint32_t rank) override;
+  [[nodiscard]] bool is_being_joined(std::uint32_t server) override;
   [[nodiscard]] std::optional<Chains> chains() override;
 
  private:

@@ -34,6 +34,9 @@ constexpr auto kArrival = std::chrono::seconds(60);             // from the rend
 constexpr auto kIntroduction = std::chrono::seconds(10);        // from the connection to its first line
 constexpr auto kStopPatience = std::chrono::milliseconds(700);  // after "stop"; mpirun gives a second in all
 constexpr auto kFarewell = std::chrono::seconds(3);
+/// For who wants to leave, and waits for another copy that joins: less than Kubernetes' and systemd's usual
+/// patience with a process that is to end.
+constexpr auto kLeavePatience = std::chrono::seconds(20);
 constexpr auto kAttempt = std::chrono::seconds(3);  // for connecting to one of the addresses
 constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr std::size_t kMostStrangers = 64;  // in addition to the members themselves
@@ -223,6 +226,10 @@ class Leader::Ear final : public Survival::Host {
     leader_.lose(leader_.seats_[rank], why, monitor_);
   }
   void welcome(std::uint32_t rank, Member member) override { leader_.welcome(rank, std::move(member)); }
+  void leave(std::uint32_t rank) override {
+    std::optional<Clock::time_point>& since = leader_.seats_[rank].wants_to_leave_since;
+    if (!since) since = Clock::now();
+  }
   void note_joined(std::uint32_t rank) override {
     Seat& seat = leader_.seats_[rank];
     if (!std::exchange(seat.joins, false)) return;
@@ -265,6 +272,7 @@ bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
     // Before strangers: one that comes in another one's place has said so before.
     Ear ear(*this, monitor);
     survival_->tell(ear);
+    let_leave_who_want_to(monitor);
   }
   hear_strangers();
   hear_members(monitor);
@@ -491,6 +499,30 @@ void Leader::end_those_that_join() {
     if (!seat.joins || seat.gone) continue;
     static_cast<void>(survival_->go_on_without(rank_of(seat), "all workers have ended"));
     let_go(seat);
+  }
+}
+
+/// If no other copy has all that one of them has, and none will have it soon, the run ends, as it does when
+/// any other process is to end.
+void Leader::let_leave_who_want_to(RunMonitor& monitor) {
+  for (Seat& seat : seats_) {
+    if (!seat.wants_to_leave_since || seat.gone || seat.ended || stopped_at_) continue;
+    const auto since = *seat.wants_to_leave_since;
+    if (seat.joins) {
+      lose(seat, "was asked to end", monitor);
+      continue;
+    }
+    const absl::StatusOr<std::string> next = survival_->let_leave(rank_of(seat));
+    if (next.ok()) {
+      seat.gone = true;  // and its connection stays until it has ended
+      monitor.fail_over(seat.member.of_server, seat.member.pid,
+                        fmt::format("{} steps aside, as it was asked to: {}", seat.member.name, *next));
+    } else if (!survival_->is_being_joined(seat.member.of_server) || Clock::now() > since + kLeavePatience) {
+      monitor.warn(fmt::format("{} was asked to end, and the run ends with it: {}", seat.member.name,
+                               std::string(next.status().message())));
+      signal_ = SIGTERM;
+      monitor.expect_failures();
+    }
   }
 }
 

@@ -53,6 +53,8 @@ class Leader {
       virtual void welcome(std::uint32_t rank, Member member) = 0;
       /// That one has all that the other copies of its server have.
       virtual void note_joined(std::uint32_t rank) = 0;
+      /// That one is to end, and asks whether it may.
+      virtual void leave(std::uint32_t rank) = 0;
 
      protected:
       Host() = default;
@@ -76,6 +78,12 @@ class Leader {
     /// From now on the run goes on without it. Returns what follows from that, for people; an error: it
     /// cannot.
     virtual absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) = 0;
+    /// It has asked to leave, ends by itself when it hears that it has no place any more, and the run goes on
+    /// without it. Returns what follows from that, for people. FAILED_PRECONDITION: no other copy has all
+    /// that it has.
+    virtual absl::StatusOr<std::string> let_leave(std::uint32_t rank) = 0;
+    /// Another copy of the server may have all soon.
+    [[nodiscard]] virtual bool is_being_joined(std::uint32_t server) = 0;
     /// nullopt: the members have not met yet.
     [[nodiscard]] virtual std::optional<Chains> chains() = 0;
 
@@ -119,6 +127,7 @@ class Leader {
     int descriptor = -1;
     job::LineStream lines;
     bool joins = false;  ///< it has come while the run goes on, which does without it still
+    std::optional<Clock::time_point> wants_to_leave_since = std::nullopt;
     bool came = false;
     bool ended = false;  ///< and has reported its end
     bool gone = false;   ///< has closed its connection, or the run goes on without it
@@ -154,6 +163,7 @@ class Leader {
   void lose(Seat& seat, const std::string& why, RunMonitor& monitor);
   void lose_joining(Seat& seat, const std::string& why, RunMonitor& monitor);
   void welcome(std::uint32_t rank, Member member);
+  void let_leave_who_want_to(RunMonitor& monitor);
   void let_go(Seat& seat);
   void end_those_that_join();
   [[nodiscard]] std::uint32_t rank_of(const Seat& seat) const;

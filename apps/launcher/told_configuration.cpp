@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <utility>
@@ -31,9 +32,11 @@ class ToldConfiguration::Source final : public cluster::ConfigurationSource {
       const std::lock_guard lock(told_.mutex_);
       newest_ = told_.newest_;
       expects_change_ = false;
+      changed_at_ = now;
       suspects_.clear();  // one that had no other copy may have one now
     }
-    next_poll_ = now + (expects_change_ || newest_.number == 0 ? kShortInterval : kUsualInterval);
+    const bool waits = expects_change_ || newest_.number == 0 || now < changed_at_ + cluster::kTimeOfChange;
+    next_poll_ = now + (waits ? kShortInterval : kUsualInterval);
   }
   [[nodiscard]] transport::TimePoint next_poll() const override { return next_poll_; }
   void expect_change() override {
@@ -54,6 +57,7 @@ class ToldConfiguration::Source final : public cluster::ConfigurationSource {
   cluster::Configuration newest_;
   bool expects_change_ = false;
   std::set<std::string> suspects_;  ///< that were told since the newest configuration
+  transport::TimePoint changed_at_ = transport::TimePoint::min();
   transport::TimePoint next_poll_ = transport::TimePoint::min();
 };
 
@@ -78,6 +82,7 @@ void ToldConfiguration::take(const cluster::Configuration& configuration) {
   if (configuration.number <= newest_.number) return;
   newest_ = configuration;
   number_.store(newest_.number, std::memory_order_release);
+  wake_();
 }
 
 void ToldConfiguration::begin(const std::vector<std::string>& addresses) {
@@ -102,8 +107,36 @@ void ToldConfiguration::arrive(std::uint32_t pid, const std::string& host) {
   news_.say(cluster::encode(cluster::Arrival{.pid = pid, .host = host}));
 }
 
-void ToldConfiguration::join(const std::string& address) {
-  news_.say(cluster::encode(cluster::WantsToJoin{.address = address}));
+void ToldConfiguration::listens_at(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  own_address_ = address;
+}
+
+void ToldConfiguration::wake_by(std::function<void()> wake) {
+  const std::lock_guard lock(mutex_);
+  wake_ = std::move(wake);
+}
+
+void ToldConfiguration::join() {
+  std::string own;
+  {
+    const std::lock_guard lock(mutex_);
+    own = own_address_;
+  }
+  news_.say(cluster::encode(cluster::WantsToJoin{.address = own}));
+}
+
+void ToldConfiguration::leave() {
+  news_.say(cluster::encode(cluster::WantsToLeave{}));
+}
+
+bool ToldConfiguration::is_left_out() {
+  const std::lock_guard lock(mutex_);
+  for (std::uint32_t server = 0; server < newest_.servers.size(); ++server) {
+    const cluster::Configuration::Chain all = newest_.all_of(server);
+    if (std::find(all.begin(), all.end(), own_address_) != all.end()) return false;
+  }
+  return newest_.number > 0;
 }
 
 }  // namespace verbena::apps

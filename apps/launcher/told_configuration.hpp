@@ -36,8 +36,18 @@ class ToldConfiguration {
   // Of a process that comes while the job runs, in the place of one that has died: begin() is not for it.
   /// This process has come, from that host.
   void arrive(std::uint32_t pid, const std::string& host);
-  /// It listens at that address, and wants to become a copy of the server that its rank has.
-  void join(const std::string& address);
+  /// Where it listens: it wants to become a copy of the server that its rank has.
+  void join();
+
+  // Of a server's or a copy's process.
+  void listens_at(const std::string& address);
+  /// Is called when there is another configuration, by any thread, which it must not hold up.
+  void wake_by(std::function<void()> wake);
+  /// This process is to end, and asks for another copy to take its place. If that may be, there is a
+  /// configuration without it.
+  void leave();
+  /// The newest configuration is without it, though there is one.
+  [[nodiscard]] bool is_left_out();
 
  private:
   class Source;
@@ -48,6 +58,8 @@ class ToldConfiguration {
   job::PeerNews& news_;
   const std::function<void(const cluster::Configuration& first)> on_begin_;
   std::mutex mutex_;
+  std::string own_address_;
+  std::function<void()> wake_ = [] {};
   bool has_begun_ = false;
   cluster::Configuration newest_;
   std::atomic<std::uint64_t> number_ = 0;  ///< newest_'s

@@ -13,6 +13,7 @@ std::span<const Target> peer_targets() {
       {"configuration", configuration},
       {"consistency-name", consistency_name},
       {"control-message", control_message},
+      {"drain-request", drain_request},
       {"etcd-answer", etcd_answer},
       {"http-request", http_request},
       {"leader", leader},

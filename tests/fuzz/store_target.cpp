@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "apps/report/drain_request.hpp"
 #include "cluster/configuration.hpp"
 #include "cluster/etcd_json.hpp"
 #include "cluster/store_messages.hpp"
@@ -128,6 +129,19 @@ void configuration(std::string_view bytes) {
   require(read->number > 0 && !read->servers.empty(), "nothing is in it");
   const auto again = cluster::decode_configuration(encode(*read));
   require(again.ok() && *again == *read, "a configuration means something else");
+}
+
+void drain_request(std::string_view bytes) {
+  if (const auto read = apps::decode_drain_request(bytes); read.ok()) {
+    const auto again = apps::decode_drain_request(encode(*read));
+    require(again.ok() && *again == *read, "a request to step aside means something else");
+  } else {
+    require_refusal(read.status(), "a request to step aside");
+  }
+  const auto answer = apps::decode_drain_answer(bytes);
+  if (!answer.ok()) return;
+  const auto again = apps::decode_drain_answer(apps::encode_drain_answer(answer));
+  require(again.ok() && *again == *answer, "an answer means something else");
 }
 
 void word(std::string_view bytes) {

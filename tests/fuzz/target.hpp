@@ -94,6 +94,8 @@ void store_message(std::string_view bytes);
 void etcd_answer(std::string_view bytes);
 void configuration(std::string_view bytes);
 void word(std::string_view bytes);
+/// A request, and an answer.
+void drain_request(std::string_view bytes);
 void log_record(std::string_view bytes);
 // Transports
 void shm_channel(std::string_view bytes);

@@ -267,6 +267,35 @@ TEST_P(OneHostsFailoverTest, OneThatIsStoppedDoesNoHarmToTheOneInItsPlace) {
               HasSubstr("the run goes on with the last copy of server 1 (configuration 5)"));
 }
 
+/// As systemd and Kubernetes ask a process to end, and start it again elsewhere.
+TEST_P(OneHostsFailoverTest, AServerThatIsAskedToEndStepsAsideAndMayComeBack) {
+  pause_ = std::chrono::milliseconds(500);
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  processes_[1]->signal(SIGTERM);
+  const Ended ended = processes_[1]->wait();
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(ended.err, "");
+  ASSERT_TRUE(processes_[0]->wait_for_output("steps aside, as it was asked to"));
+  processes_[1] = start(1, {});
+  ASSERT_TRUE(processes_[0]->wait_for_output("has all that server 1 has"));
+  processes_[3]->signal(SIGTERM);
+  EXPECT_EQ(processes_[3]->wait().status, 0);
+  EXPECT_THAT(end_without({3}),
+              HasSubstr("the run goes on with the last copy of server 1 (configuration 5)"));
+}
+
+TEST_P(OneHostsFailoverTest, WhenTheLastCopyIsAskedToEndTheRunEnds) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  processes_[1]->signal(SIGKILL);
+  ASSERT_TRUE(processes_[0]->wait_for_output("(configuration 2)"));
+  processes_[3]->signal(SIGTERM);
+  const Ended ended = processes_[0]->wait();
+  EXPECT_EQ(ended.status, 128 + SIGTERM);
+  EXPECT_THAT(ended.out + ended.err, HasSubstr("copy 1 of server 1 is the only one that has all of it"));
+}
+
 TEST_P(OneHostsFailoverTest, WhoCannotJoinHearsWhyAndEndsNothing) {
   pause_ = std::chrono::milliseconds(700);
   ASSERT_NO_FATAL_FAILURE(begin());

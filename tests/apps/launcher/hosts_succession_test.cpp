@@ -28,10 +28,13 @@ class FakeNews final : public job::PeerNews {
     dismissed.push_back(std::to_string(rank) + ": " + why);
   }
 
+  void release(std::uint32_t rank) override { released.push_back(rank); }
+
   Listener listener;
   std::uint32_t speaker = 5;  ///< whose words these are
   std::vector<std::uint32_t> outlived;
   std::vector<std::string> dismissed;
+  std::vector<std::uint32_t> released;
 };
 
 /// Does as the leader does.
@@ -46,6 +49,7 @@ class FakeLeader final : public Leader::Survival::Host {
     welcomed.push_back(std::to_string(rank) + ": " + member.name);
   }
   void note_joined(std::uint32_t rank) override { joined.push_back(rank); }
+  void leave(std::uint32_t rank) override { next = succession_.let_leave(rank); }
 
   std::vector<std::string> lost;
   std::vector<std::string> welcomed;
@@ -74,7 +78,8 @@ class HostsSuccessionTest : public ::testing::Test {
   void let_another_come(const std::string& address) {
     news_.speaker = 1;
     told_.arrive(4711, "node2");
-    told_.join(address);
+    told_.listens_at(address);
+    told_.join();
     succession_->tell(leader_);
   }
 
@@ -227,13 +232,55 @@ TEST_F(HostsSuccessionTest, AnAddressCountsOnce) {
   EXPECT_EQ(newest().joining_of(1), "");
 }
 
+TEST_F(HostsSuccessionTest, WhoIsToEndStepsAsideIfAnotherHasAll) {
+  meet();
+  int woken = 0;
+  told_.wake_by([&] { ++woken; });
+  told_.listens_at("place 1");
+  news_.speaker = 1;
+  EXPECT_FALSE(told_.is_left_out());
+  told_.leave();
+  succession_->tell(leader_);
+  ASSERT_TRUE(leader_.next.ok()) << leader_.next.status();
+  EXPECT_EQ(*leader_.next, "the run goes on with the last copy of server 1 (configuration 2)");
+  EXPECT_THAT(newest().servers[1], ElementsAre("place 2"));
+  EXPECT_TRUE(told_.is_left_out());
+  EXPECT_EQ(woken, 1);
+  EXPECT_THAT(news_.released, ElementsAre(1));
+  EXPECT_THAT(news_.dismissed, IsEmpty()) << "it ends by itself";
+  // The last one may not; and one that joins is no other one yet.
+  news_.speaker = 2;
+  told_.leave();
+  succession_->tell(leader_);
+  EXPECT_THAT(std::string(leader_.next.status().message()),
+              HasSubstr("copy 1 of server 1 is the only one that has all of it"));
+  EXPECT_FALSE(succession_->is_being_joined(1));
+  let_another_come("place 4");
+  EXPECT_TRUE(succession_->is_being_joined(1));
+  EXPECT_FALSE(succession_->is_being_joined(0));
+  news_.speaker = 2;
+  told_.leave();
+  succession_->tell(leader_);
+  EXPECT_FALSE(leader_.next.ok());
+  told_.source()->has_joined("place 4");
+  news_.speaker = 1;
+  told_.source()->has_joined("place 4");
+  news_.speaker = 2;
+  told_.leave();
+  succession_->tell(leader_);
+  succession_->tell(leader_);
+  EXPECT_EQ(newest().joining_of(1), "");
+}
+
 TEST_F(HostsSuccessionTest, WhoHasNotComeLateCannotJoin) {
   meet();
   news_.speaker = 3;
-  told_.join("place 4");
+  told_.listens_at("place 4");
+  told_.join();
   news_.speaker = 5;
   told_.arrive(1, "a worker's");
-  told_.join("place 5");
+  told_.listens_at("place 5");
+  told_.join();
   succession_->tell(leader_);
   EXPECT_EQ(newest().number, 1U);
   EXPECT_THAT(leader_.welcomed, IsEmpty());

@@ -253,7 +253,14 @@ class SurvivalTest : public LeaderTest {
       for (const auto& [rank, why] : std::exchange(losses, {})) host.lose(rank, why);
       for (const auto& [rank, member] : std::exchange(newcomers, {})) host.welcome(rank, member);
       for (const std::uint32_t rank : std::exchange(joined, {})) host.note_joined(rank);
+      for (const std::uint32_t rank : std::exchange(leaving, {})) host.leave(rank);
     }
+    absl::StatusOr<std::string> let_leave(std::uint32_t rank) override {
+      if (!lost.empty()) return absl::FailedPreconditionError("it is the only one that has all of it");
+      lost = "nobody";
+      return "goes on without rank " + std::to_string(rank);
+    }
+    [[nodiscard]] bool is_being_joined(std::uint32_t /*server*/) override { return somebody_joins; }
     absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) override {
       without.push_back(rank);
       if (is_joining) return "is not missed";
@@ -266,6 +273,8 @@ class SurvivalTest : public LeaderTest {
     std::vector<std::pair<std::uint32_t, std::string>> losses;
     std::vector<std::pair<std::uint32_t, Leader::Member>> newcomers;
     std::vector<std::uint32_t> joined;
+    std::vector<std::uint32_t> leaving;
+    bool somebody_joins = false;
     std::optional<Chains> held_chains;
     std::string lost;
     bool is_joining = false;             ///< who is lost next
@@ -352,6 +361,40 @@ TEST_F(SurvivalTest, WhoServesAndDoesNotEndIsLeftOut) {
   survival_.held_chains = {.number = 3, .servers = {{{.copy = 0, .rank = 0}}}};
   for (int i = 0; i < 10; ++i) step();
   links_[0]->send(job::EndedMessage{0});
+  step_until([&] { return !goes_on_; });
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+}
+
+TEST_F(SurvivalTest, WhoWantsToLeaveGoesWithoutAWord) {
+  survival_.leaving = {0};
+  step_until([&] { return !survival_.lost.empty(); });
+  EXPECT_EQ(monitor_.status().failovers, 1U);
+  pollfd told = {links_[0]->descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&told, 1, 100), 0) << "it ends by itself";
+  links_[0].reset();
+  links_[1]->send(job::EndedMessage{0});
+  links_[2]->send(job::EndedMessage{0});
+  step_until([&] { return !goes_on_; });
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+  EXPECT_EQ(leader_->signal(), 0);
+}
+
+TEST_F(SurvivalTest, WhenTheLastCopyIsToEndTheRunWaitsForOneThatJoinsOrEnds) {
+  survival_.lost = "one before";
+  survival_.somebody_joins = true;
+  survival_.leaving = {0};
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(leader_->signal(), 0);
+  survival_.lost.clear();  // it has joined
+  step();
+  EXPECT_EQ(survival_.lost, "nobody");
+  EXPECT_EQ(leader_->signal(), 0);
+  survival_.somebody_joins = false;
+  survival_.leaving = {1};
+  step();
+  EXPECT_EQ(leader_->signal(), SIGTERM);
+  links_[0].reset();
+  for (const std::size_t rank : {1U, 2U}) links_[rank]->send(job::EndedMessage{128 + SIGTERM});
   step_until([&] { return !goes_on_; });
   EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
 }
