@@ -354,9 +354,10 @@ absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const st
   return cluster_.worker_jobs(role, *link_, stop);
 }
 
-/// A server's process that is to end lets its copy take its place, unless it is asked twice.
+/// A server's process that is to end lets its copy take its place, unless it is asked twice. One that has no
+/// place yet just ends.
 bool ClusterProcess::asks_to_leave(int signal) {
-  const bool may_leave = told_ != nullptr && others_.members[rank()].server && !leads();
+  const bool may_leave = told_ != nullptr && others_.members[rank()].server && !leads() && told_->has_place();
   if (!may_leave || signal != SIGTERM || std::exchange(has_asked_to_leave_, true)) return false;
   told_->leave();
   return true;
@@ -416,7 +417,7 @@ int ClusterProcess::train(std::thread& listening) {
   } else {
     result.statuses.push_back(jobs.status());
   }
-  if (has_asked_to_leave_ && told_->is_left_out() && !result.abandoned) return kExitOk;
+  if (has_asked_to_leave_ && !told_->has_place() && !result.abandoned) return kExitOk;
   int status = report_result(result, *link_);
   if (!result.abandoned) addresses.give_up();  // after the report: who learns of it asks nobody why
   const auto cancelled = std::find_if(result.statuses.begin(), result.statuses.end(),

@@ -78,6 +78,8 @@ void HostsSuccession::add_descriptors(std::vector<pollfd>& wanted) const {
 /// In order, since of one rank a process goes before another one comes. But those who are surely gone come
 /// before those of whom that is only thought.
 void HostsSuccession::tell(Host& host) {
+  take_first();
+  if (!has_begun_) return;
   std::uint64_t rings = 0;
   (void)!::read(bell_.get(), &rings, sizeof rings);
   std::vector<Heard> all;
@@ -85,8 +87,6 @@ void HostsSuccession::tell(Host& host) {
     const std::lock_guard lock(mutex_);
     all = std::exchange(heard_, {});
   }
-  take_first();
-  if (!has_begun_) return;
   std::vector<cluster::Suspicion> suspicions;
   for (const Heard& heard : all) {
     const auto* const word = std::get_if<cluster::Word>(&heard.what);

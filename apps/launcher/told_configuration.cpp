@@ -130,13 +130,13 @@ void ToldConfiguration::leave() {
   news_.say(cluster::encode(cluster::WantsToLeave{}));
 }
 
-bool ToldConfiguration::is_left_out() {
+bool ToldConfiguration::has_place() {
   const std::lock_guard lock(mutex_);
   for (std::uint32_t server = 0; server < newest_.servers.size(); ++server) {
     const cluster::Configuration::Chain all = newest_.all_of(server);
-    if (std::find(all.begin(), all.end(), own_address_) != all.end()) return false;
+    if (std::find(all.begin(), all.end(), own_address_) != all.end()) return true;
   }
-  return newest_.number > 0;
+  return false;
 }
 
 }  // namespace verbena::apps

@@ -46,8 +46,8 @@ class ToldConfiguration {
   /// This process is to end, and asks for another copy to take its place. If that may be, there is a
   /// configuration without it.
   void leave();
-  /// The newest configuration is without it, though there is one.
-  [[nodiscard]] bool is_left_out();
+  /// The newest configuration names it.
+  [[nodiscard]] bool has_place();
 
  private:
   class Source;

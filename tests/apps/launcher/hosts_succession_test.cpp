@@ -238,13 +238,13 @@ TEST_F(HostsSuccessionTest, WhoIsToEndStepsAsideIfAnotherHasAll) {
   told_.wake_by([&] { ++woken; });
   told_.listens_at("place 1");
   news_.speaker = 1;
-  EXPECT_FALSE(told_.is_left_out());
+  EXPECT_TRUE(told_.has_place());
   told_.leave();
   succession_->tell(leader_);
   ASSERT_TRUE(leader_.next.ok()) << leader_.next.status();
   EXPECT_EQ(*leader_.next, "the run goes on with the last copy of server 1 (configuration 2)");
   EXPECT_THAT(newest().servers[1], ElementsAre("place 2"));
-  EXPECT_TRUE(told_.is_left_out());
+  EXPECT_FALSE(told_.has_place());
   EXPECT_EQ(woken, 1);
   EXPECT_THAT(news_.released, ElementsAre(1));
   EXPECT_THAT(news_.dismissed, IsEmpty()) << "it ends by itself";
