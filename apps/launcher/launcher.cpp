@@ -338,7 +338,7 @@ absl::Status Launcher::drain(const std::string& mark, const DrainRequest& reques
       return absl::FailedPreconditionError(fmt::format("{} steps aside already", child.process.name()));
     child.drain = mark;
     child.drained_at = Clock::now();
-    child.process.signal(SIGTERM);
+    child.process.signal(saves_first_ ? kEndSignal : SIGTERM);
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError("its process has ended just now");

@@ -183,9 +183,13 @@ TEST_F(HostsSuccessionTest, AnotherProcessOfTheRankJoinsAndCanTakeItsPlace) {
   // It is not of the chain yet: the last one of it cannot be lost.
   EXPECT_TRUE(absl::IsDataLoss(succession_->go_on_without(2, "").status()));
   const std::shared_ptr<cluster::ConfigurationSource> its_own = told_.source();
-  its_own->has_joined("place 2");
+  news_.listener.on_gone(3, "it is gone");
+  news_.speaker = 3;
+  told_.arrive(4712, "node3");
+  its_own->has_joined("place 4");
   succession_->tell(leader_);
   EXPECT_THAT(leader_.joined, IsEmpty()) << "that is another one's address";
+  news_.speaker = 1;
   its_own->has_joined("place 4");
   succession_->tell(leader_);
   EXPECT_THAT(leader_.joined, ElementsAre(1));

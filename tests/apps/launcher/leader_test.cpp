@@ -437,9 +437,11 @@ TEST_F(SurvivalTest, WhateverBecomesOfOneThatJoinsTheRunGoesOn) {
 
 TEST_F(SurvivalTest, NobodyWaitsForOneThatJoinsWhenAllWorkersHaveEnded) {
   replace_rank_0();
+  survival_.without.clear();
   links_[1]->send(job::EndedMessage{0});
   links_[2]->send(job::EndedMessage{0});
   step_until([&] { return !goes_on_; });
+  EXPECT_THAT(survival_.without, ::testing::ElementsAre(0)) << "it is told to end";
   EXPECT_FALSE(leader_->abandoned());
   EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
   EXPECT_FALSE(links_[0]->lost()) << "it was told to stop";
