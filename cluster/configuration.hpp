@@ -8,6 +8,7 @@
 // others have.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -36,6 +37,10 @@ struct Configuration {
 
   bool operator==(const Configuration&) const = default;
 };
+
+/// So long after a change sources go on to look for another one often: who is told that a process is gone may
+/// find an older change first, which it had not looked for; and one change makes others.
+inline constexpr auto kTimeOfChange = std::chrono::milliseconds(200);
 
 /// As it lies in the store: JSON.
 std::string encode(const Configuration& configuration);

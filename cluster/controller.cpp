@@ -96,6 +96,12 @@ absl::StatusOr<Configuration> Controller::remove(const Copy& ended, TimePoint no
   return next;
 }
 
+std::optional<Configuration> Controller::newest(TimePoint now) {
+  std::optional<Known> known = read(now);
+  if (!known) return std::nullopt;
+  return std::move(known->configuration);
+}
+
 std::optional<Controller::Chains> Controller::chains(TimePoint now) {
   const std::optional<Known> known = read(now);
   if (!known) return std::nullopt;
@@ -154,18 +160,56 @@ std::vector<Controller::Suspect> Controller::take_suspects(TimePoint now) {
   std::vector<Suspect> suspects;
   const std::vector<Entry> entries = entries_below(kSuspectsPrefix, now);
   if (entries.size() == told_.size()) return suspects;
-  const std::optional<Known> known = read(now);
-  if (!known) return suspects;
+  if (!read(now)) return suspects;
   for (const Entry& entry : entries) {
     if (!told_.insert(entry.key).second) continue;
-    const std::optional<Copy> copy = copy_at(entry.key);
-    if (!copy) continue;
-    const Configuration::Chain& chain = known->configuration.servers[copy->server];
-    const bool is_joining = known->configuration.joining[copy->server] == entry.key;
-    const bool is_in_chain = std::find(chain.begin(), chain.end(), entry.key) != chain.end();
-    if (is_joining || (is_in_chain && chain.size() > 1)) suspects.push_back({*copy, entry.value});
+    if (const std::optional<Copy> copy = replaceable_at(entry.key, now))
+      suspects.push_back({*copy, entry.value});
   }
   return suspects;
+}
+
+absl::StatusOr<Controller::Copy> Controller::may_leave(std::uint32_t server,
+                                                       std::optional<std::uint32_t> copy, TimePoint now) {
+  admit(now);  // who has said so may be needed at once
+  const std::optional<Chains> known = chains(now);
+  if (!known) return absl::FailedPreconditionError("the job's processes have not met yet");
+  if (server >= known->servers.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("there is no server {}: expected 0 to {}", server, known->servers.size() - 1));
+  }
+  const std::vector<Copy>& chain = known->servers[server];
+  std::string all;
+  std::optional<Copy> found;
+  for (const Copy& one : chain) {
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", one.copy);
+    if (!found && one.copy == copy.value_or(one.copy)) found = one;
+  }
+  if (!found) {
+    return absl::InvalidArgumentError(
+        fmt::format("server {} has no copy {} that has all that the others have: expected one of {}", server,
+                    *copy, all));
+  }
+  if (chain.size() > 1) return *found;
+  return absl::FailedPreconditionError(
+      fmt::format("copy {} of server {} is the only one that has all of it{}", found->copy, server,
+                  is_being_joined(server, now) ? ": another one joins, and may have all of it soon" : ""));
+}
+
+bool Controller::is_being_joined(std::uint32_t server, TimePoint now) {
+  const std::optional<Known> known = read(now);
+  return known && server < known->configuration.joining.size() &&
+         !known->configuration.joining[server].empty();
+}
+
+std::optional<Controller::Copy> Controller::replaceable_at(const std::string& address, TimePoint now) {
+  const std::optional<Known> known = read(now);
+  const std::optional<Copy> copy = known ? copy_at(address) : std::nullopt;
+  if (!copy) return std::nullopt;
+  const Configuration::Chain& chain = known->configuration.servers[copy->server];
+  const bool is_joining = known->configuration.joining[copy->server] == address;
+  const bool is_in_chain = std::find(chain.begin(), chain.end(), address) != chain.end();
+  return is_joining || (is_in_chain && chain.size() > 1) ? copy : std::nullopt;
 }
 
 }  // namespace verbena::cluster

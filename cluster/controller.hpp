@@ -1,6 +1,5 @@
-// Decides which process is which server: makes the next configuration when one has ended. On one host, where
-// this process has the store in its own memory and is the parent of all others: who has ended is known, and
-// nobody else decides.
+// Decides which process is which server: makes the next configuration when one has ended, or joins. Its
+// process has the store in its own memory, and nobody else decides.
 #pragma once
 
 #include <cstdint>
@@ -56,9 +55,20 @@ class Controller {
   /// last call: that have all that the other copies have.
   std::vector<Copy> take_joined(TimePoint now);
   /// The newest configuration; nullopt: there is none yet.
+  [[nodiscard]] std::optional<Configuration> newest(TimePoint now);
   [[nodiscard]] std::optional<Chains> chains(TimePoint now);
   /// Those that others suspect, each told once, and of these those that another copy could replace.
   std::vector<Suspect> take_suspects(TimePoint now);
+  /// The copy at that address, if another one could replace it, or it joins.
+  [[nodiscard]] std::optional<Copy> replaceable_at(const std::string& address, TimePoint now);
+  /// Whether the run can go on without that copy, if it steps aside; nullopt: without the one that serves.
+  /// Returns which that is. FAILED_PRECONDITION: no other one has all that it has; INVALID_ARGUMENT: there is
+  /// no such copy.
+  absl::StatusOr<Copy> may_leave(std::uint32_t server, std::optional<std::uint32_t> copy, TimePoint now);
+  /// Somebody joins that server.
+  [[nodiscard]] bool is_being_joined(std::uint32_t server, TimePoint now);
+  /// A copy at that address is, or was, in a configuration.
+  [[nodiscard]] bool knows(const std::string& address) const { return copy_at(address).has_value(); }
 
  private:
   struct Known {

@@ -37,7 +37,7 @@ void StoredConfiguration::poll(transport::TimePoint now) {
   mirror_.poll(now);
   store_->poll(now);
   take_newest();
-  const bool waits = expects_change_ || newest_.number == 0;
+  const bool waits = expects_change_ || newest_.number == 0 || now < changed_at_ + kTimeOfChange;
   next_poll_ = now + (waits ? kShortInterval : kUsualInterval);
 }
 
@@ -92,6 +92,7 @@ void StoredConfiguration::take_newest() {
   if (configuration->number <= newest_.number) return;
   newest_ = *std::move(configuration);
   expects_change_ = false;
+  changed_at_ = now_;
 }
 
 void StoredConfiguration::expect_change() {

@@ -64,6 +64,7 @@ class StoredConfiguration final : public ConfigurationSource {
   bool is_saying_ = false;
   bool is_proposing_ = false;
   bool expects_change_ = false;
+  transport::TimePoint changed_at_ = transport::TimePoint::min();
   std::set<std::string> suspects_;  ///< that were told, or are being told
   transport::TimePoint now_ = transport::TimePoint::min();
   transport::TimePoint next_poll_ = transport::TimePoint::min();

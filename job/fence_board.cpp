@@ -87,6 +87,10 @@ std::optional<std::string> FenceBoard::let_go() {
 std::optional<std::string> FenceBoard::let_go_late(std::uint32_t rank) {
   if (!have_met_ || rank < size_ || !is_at_fence(rank)) return std::nullopt;
   is_at_fence_[rank] = false;
+  return let_go_late();
+}
+
+std::string FenceBoard::let_go_late() const {
   return said_ + go_line();
 }
 

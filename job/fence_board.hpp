@@ -55,6 +55,9 @@ class FenceBoard {
   std::optional<std::string> let_go();
   /// If the process, which is a late one, is at its fence, and the others have met: what it is to hear.
   std::optional<std::string> let_go_late(std::uint32_t rank);
+  /// For one that comes when the others have met, in the place of one of them: what they have told one
+  /// another, which ends its fence.
+  [[nodiscard]] std::string let_go_late() const;
   [[nodiscard]] std::size_t news_bytes() const { return news_.size(); }
   /// All have come to a fence.
   [[nodiscard]] bool have_met() const { return have_met_; }

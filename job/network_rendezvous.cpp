@@ -164,6 +164,10 @@ class NetworkRendezvous::Talk {
     const std::lock_guard lock(mutex_);
     return notes_.get(rank, key);
   }
+  bool is_late() {
+    const std::lock_guard lock(mutex_);
+    return is_late_;
+  }
   void listen(PeerNews::Listener listener) {
     const std::lock_guard lock(mutex_);
     listener_ = std::move(listener);
@@ -179,6 +183,7 @@ class NetworkRendezvous::Talk {
   virtual void outlive(const std::vector<std::uint32_t>& /*ranks*/) {}
   virtual void tell(const std::string& /*news*/) {}
   virtual void dismiss(std::uint32_t /*rank*/, const std::string& /*why*/) {}
+  virtual void release(std::uint32_t /*rank*/) {}
 
  protected:
   // All of these are called by the thread, with the lock held.
@@ -206,6 +211,8 @@ class NetworkRendezvous::Talk {
       if (listener_.on_news) listener_.on_news(*news);
     } else if (const auto reason = text_in(object, "dismissed")) {
       end_as_dismissed(*reason);
+    } else if (object.is_object() && object.contains("late")) {
+      is_late_ = true;
     } else if (object.is_object() && object.contains("bye")) {
       is_watched_ = false;
       trouble_.Update(absl::UnavailableError("rank 0 has left the job"));
@@ -286,6 +293,7 @@ class NetworkRendezvous::Talk {
   std::uint64_t fences_begun_ = 0;
   std::uint64_t fences_passed_ = 0;
   std::string missing_;
+  bool is_late_ = false;
   absl::Status trouble_;  ///< why no fence can be passed any more
   std::optional<TimePoint> dies_at_;
   std::atomic<bool> is_leaving_ = false;
@@ -317,6 +325,9 @@ class NetworkRendezvous::Host final : public Talk {
       seat.wire->say(line_of({{"dismissed", why}}));
     });
   }
+  void release(std::uint32_t rank) override {
+    ask([this, rank] { seats_[rank].is_dismissed = true; });
+  }
 
  private:
   struct Seat {
@@ -325,11 +336,15 @@ class NetworkRendezvous::Host final : public Talk {
     bool has_left = false;      ///< or is lost
     bool is_outlived = false;   ///< its end is not that of all
     bool is_dismissed = false;  ///< and is not heard any more
+    bool is_late = false;       ///< it has come in the place of one that was dismissed
+    bool has_spoken = false;    ///< a word of it was heard
   };
   struct Newcomer {
     Wire wire;
     TimePoint deadline;
     bool is_refused = false;
+    std::optional<std::uint32_t> waits_for = std::nullopt;  ///< until that rank's process is gone
+    std::vector<std::string> lines = {};                    ///< that it has said while it waits
   };
 
   void on_own_words(std::string_view words) override {
@@ -368,35 +383,61 @@ class NetworkRendezvous::Host final : public Talk {
     }
     const auto newcomer = find_newcomer(*event.connection);
     if (newcomer == newcomers_.end() || newcomer->is_refused) return;
-    std::vector<std::string> lines;
-    if (!newcomer->wire.hear(event.message, [&](std::string_view line) { lines.emplace_back(line); })) {
+    std::size_t bytes = 0;
+    const bool is_possible = newcomer->wire.hear(
+        event.message, [&](std::string_view line) { newcomer->lines.emplace_back(line); });
+    for (const std::string& line : newcomer->lines) bytes += line.size();
+    if (!is_possible || bytes > kMostHeldBytes) {
       newcomers_.erase(newcomer);
       return;
     }
-    if (lines.empty()) return;
-    const std::optional<std::uint32_t> rank = seat(*newcomer, lines.front());
-    if (!rank) return;
-    newcomers_.erase(newcomer);
-    for (std::size_t i = 1; i < lines.size(); ++i) on_line(*rank, lines[i]);
+    if (!newcomer->lines.empty() && !newcomer->waits_for && introduce(*newcomer)) newcomers_.erase(newcomer);
   }
 
-  /// nullopt: it is refused, and stays a newcomer until it goes.
-  std::optional<std::uint32_t> seat(Newcomer& newcomer, std::string_view line) {
-    const json object = json::parse(line, nullptr, false);
+  /// By its first line. False: it stays a newcomer, until it goes, or has a place.
+  bool introduce(Newcomer& newcomer) {
+    const json object = json::parse(newcomer.lines.front(), nullptr, false);
     const std::optional<std::uint32_t> rank = number_in(object, "rank");
     const std::string why = obstacle(rank, number_in(object, "size"));
-    if (why.empty()) {
-      Seat& seat = seats_[*rank];
-      seat.wire.emplace(std::move(newcomer.wire));
-      seat.has_come = true;
-      seat.wire->say(last_words_);
-      return rank;
+    if (!why.empty()) {
+      refuse(newcomer, why);
+      return false;
     }
+    newcomer.lines.erase(newcomer.lines.begin());
+    if (!is_free(seats_[*rank])) {
+      newcomer.waits_for = rank;
+      newcomer.deadline = Clock::now() + options_.before_place_is_free;
+      return false;
+    }
+    seat(newcomer, *rank);
+    return true;
+  }
+
+  /// A place of one that is gone is free when the run goes on without it: what is decided about that one must
+  /// not be taken for a decision about this one.
+  [[nodiscard]] static bool is_free(const Seat& seat) { return !seat.has_come || seat.is_dismissed; }
+
+  void seat(Newcomer& newcomer, std::uint32_t rank) {
+    Seat& seat = seats_[rank];
+    const bool is_late = seat.has_come;
+    if (seat.wire)
+      former_.push_back(*std::move(seat.wire));  // it may not have heard yet that it is dismissed
+    seat = Seat{.wire = std::move(newcomer.wire),
+                .has_come = true,
+                .is_outlived = seat.is_outlived,
+                .is_late = is_late};
+    if (is_late) seat.wire->say(line_of({{"late", true}}));
+    seat.wire->say(last_words_);
+    for (const std::string& line : newcomer.lines) on_line(rank, line);
+  }
+
+  void refuse(Newcomer& newcomer, const std::string& why) {
     spdlog::warn("a process at the rendezvous is refused ({}): {}", newcomer.wire.connection().peer_name(),
                  why);
     newcomer.wire.say(line_of({{"refused", fmt::format("rank 0 refuses this process: {}", why)}}));
     newcomer.is_refused = true;
-    return std::nullopt;
+    newcomer.waits_for.reset();
+    newcomer.deadline = Clock::now() + kIntroduction;
   }
 
   /// Why no such process can be let in; empty: one can.
@@ -407,16 +448,22 @@ class NetworkRendezvous::Host final : public Talk {
       return fmt::format("it was told of {} processes, and rank 0 of {}", *size, options_.size);
     if (*rank == 0 || *rank >= *size) return fmt::format("its rank is {}, of {} processes", *rank, *size);
     if (!seats_[*rank].has_come) return {};
-    return fmt::format("another process has come as rank {} ({})", *rank, name_of(*rank));
+    if (!seats_[*rank].is_outlived) return another_has_come(*rank);
+    return has_lacked_ || has_ended_ ? "the job ends" : "";
+  }
+  [[nodiscard]] std::string another_has_come(std::uint32_t rank) const {
+    return fmt::format("another process has come as rank {} ({})", rank, name_of(rank));
   }
 
   void on_line(std::uint32_t rank, std::string_view line) {
     if (seats_[rank].is_dismissed) return;
     const json object = json::parse(line, nullptr, false);
     if (const std::optional<std::string> word = text_in(object, "word")) {
+      seats_[rank].has_spoken = true;
       if (listener_.on_word) listener_.on_word(rank, *word);
       return;
     }
+    if (seats_[rank].is_late) return on_line_of_late(rank, object);
     if (object.is_object() && object.contains("bye")) {
       seats_[rank].has_left = true;
       if (rank == 0) {
@@ -440,7 +487,27 @@ class NetworkRendezvous::Host final : public Talk {
     }
   }
 
+  /// It meets nobody any more, and what it has to tell all are words. The job goes on without it, whatever
+  /// becomes of it.
+  void on_line_of_late(std::uint32_t rank, const json& object) {
+    if (!object.is_object()) return;
+    if (object.contains("fence")) seats_[rank].wire->say(board_.let_go_late());
+    if (object.contains("bye"))
+      lose_outlived(rank, fmt::format("rank {} is gone: it has left the job", rank));
+  }
+
+  void lose_outlived(std::uint32_t rank, const std::string& why) {
+    Seat& seat = seats_[rank];
+    if (std::exchange(seat.has_left, true) || seat.is_dismissed) return;
+    if (seat.is_late && !seat.has_spoken) {
+      seat.is_dismissed = true;  // nobody knows of it
+    } else if (listener_.on_gone) {
+      listener_.on_gone(rank, why);
+    }
+  }
+
   void on_gone(const Connection& connection) {
+    std::erase_if(former_, [&](const Wire& wire) { return &wire.connection() == &connection; });
     if (const auto newcomer = find_newcomer(connection); newcomer != newcomers_.end()) {
       newcomers_.erase(newcomer);
       return;
@@ -451,12 +518,9 @@ class NetworkRendezvous::Host final : public Talk {
       const std::string who = name_of(rank);
       const std::string how = how_it_went(connection);
       seat.wire.reset();
-      if (std::exchange(seat.has_left, true) || seat.is_dismissed) return;
       const std::string why = fmt::format("rank {} ({}) is gone: {}", rank, who, how);
-      if (seat.is_outlived) {
-        if (listener_.on_gone) listener_.on_gone(rank, why);
-        return;
-      }
+      if (seat.is_outlived) return lose_outlived(rank, why);
+      if (std::exchange(seat.has_left, true) || seat.is_dismissed) return;
       lack(why);
       lose(why);
       return;
@@ -473,12 +537,24 @@ class NetworkRendezvous::Host final : public Talk {
   }
 
   void on_time(TimePoint now) override {
+    give_places();
+    for (Newcomer& each : newcomers_) {
+      if (each.waits_for && now >= each.deadline) refuse(each, another_has_come(*each.waits_for));
+    }
     std::erase_if(newcomers_, [&](const Newcomer& each) { return now >= each.deadline; });
     if (is_waited_for_ && now >= next_reminder_) {
       next_reminder_ = now + kBetweenReminders;
       remind();
     }
     if (!lost_.empty() && now >= ends_at_ && !has_ended_) end_all(0, lost_);
+  }
+
+  void give_places() {
+    std::erase_if(newcomers_, [&](Newcomer& each) {
+      if (!each.waits_for || !is_free(seats_[*each.waits_for])) return false;
+      seat(each, *each.waits_for);
+      return true;
+    });
   }
 
   void remind() {
@@ -528,6 +604,7 @@ class NetworkRendezvous::Host final : public Talk {
       if (seat.wire) flush(*seat.wire);
     }
     for (Newcomer& newcomer : newcomers_) flush(newcomer.wire);
+    for (Wire& wire : former_) wire.flush();  // it may be stopped, and never hear it
     return has_said_all;
   }
 
@@ -542,6 +619,7 @@ class NetworkRendezvous::Host final : public Talk {
   FenceBoard board_;
   std::vector<Seat> seats_;  ///< by rank
   std::deque<Newcomer> newcomers_;
+  std::deque<Wire> former_;     ///< of those that were dismissed, and whose places others have
   bool is_waited_for_ = false;  ///< some are at a fence, and not all
   TimePoint next_reminder_{};
   bool has_lacked_ = false;
@@ -641,6 +719,10 @@ absl::StatusOr<std::string> NetworkRendezvous::get(std::uint32_t rank, const std
   return talk_->get(rank, key);
 }
 
+bool NetworkRendezvous::is_late() const {
+  return talk_->is_late();
+}
+
 void NetworkRendezvous::listen(Listener listener) {
   talk_->listen(std::move(listener));
 }
@@ -659,6 +741,10 @@ void NetworkRendezvous::say(const std::string& word) {
 
 void NetworkRendezvous::dismiss(std::uint32_t rank, const std::string& why) {
   talk_->dismiss(rank, why);
+}
+
+void NetworkRendezvous::release(std::uint32_t rank) {
+  talk_->release(rank);
 }
 
 void NetworkRendezvous::abort(int /*exit_status*/, const std::string& why) {

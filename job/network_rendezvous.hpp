@@ -6,7 +6,8 @@
 //               {"abort": why}          all are to end
 //               {"word": text}          to rank 0 (peer_news.hpp)
 //               {"bye": true}           it ends on purpose
-//   rank 0      {"missing": ranks}      now and then, while a fence lacks some
+//   rank 0      {"late": true}          to a process that comes in the place of one that was dismissed
+//               {"missing": ranks}      now and then, while a fence lacks some
 //               {"refused": why}        to a process that cannot be of this job
 //               {"end": why}            all are to end
 //               {"news": text}          to all (peer_news.hpp)
@@ -46,6 +47,9 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
     /// Those who lose one that has not said that it ends do not end at once: each may find out for itself,
     /// and say what that means.
     std::chrono::milliseconds grace{3000};
+    /// How long one waits for the place of another one that is there: longer than it takes to find out that
+    /// it is gone, with its host.
+    std::chrono::milliseconds before_place_is_free{10'000};
     /// Ends this process, because another one has died or has asked for it. Empty: SIGTERM, and
     /// SIGKILL if that does not help. Called by the
     /// rendezvous' own thread, at most once; must not use the rendezvous.
@@ -57,8 +61,9 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
 
   /// Waits for rank 0. DEADLINE_EXCEEDED, or NOT_FOUND if its host was never known; CANCELLED when stopped;
   /// ALREADY_EXISTS if someone else listens at rank 0's place; PERMISSION_DENIED if the secrets differ;
-  /// FAILED_PRECONDITION if only one of the two encrypts. If
-  /// rank 0 says that this process cannot be of its job, the first fence() returns INVALID_ARGUMENT.
+  /// FAILED_PRECONDITION if only one of the two encrypts. If rank 0 says that this process cannot be of its
+  /// job, the first fence() returns INVALID_ARGUMENT; so it does after a while if it is to take the place of
+  /// one that is still there.
   static absl::StatusOr<std::unique_ptr<NetworkRendezvous>> join(const Options& options,
                                                                  std::chrono::milliseconds patience,
                                                                  const Stopped& stopped);
@@ -72,6 +77,7 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   /// This process is to end by itself.
   void abort(int exit_status, const std::string& why) override;
   PeerNews* news() override { return this; }
+  [[nodiscard]] bool is_late() const override;
 
  private:
   void listen(Listener listener) override;
@@ -79,6 +85,7 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   void tell(const std::string& news) override;
   void say(const std::string& word) override;
   void dismiss(std::uint32_t rank, const std::string& why) override;
+  void release(std::uint32_t rank) override;
 
   class Wire;
   class Talk;

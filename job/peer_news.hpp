@@ -29,15 +29,18 @@ class PeerNews {
   /// From now on these are called. To be called before the fence after which others tell news. An empty
   /// listener ends it: when the call returns, no function of the one before will be called.
   virtual void listen(Listener listener) = 0;
-  /// Rank 0: from now on the end of one of these processes is not the end of all.
+  /// Rank 0: from now on the end of one of these processes is not the end of all. When one has been
+  /// dismissed, another process of its rank may come (PeerRendezvous::is_late()).
   virtual void outlive(const std::vector<std::uint32_t>& ranks) = 0;
   /// Rank 0: all are told so, in the order of the calls.
   virtual void tell(const std::string& news) = 0;
   /// To rank 0.
   virtual void say(const std::string& word) = 0;
   /// Rank 0: the process has no place in the job any more. It is told so if it can be reached, now or later,
-  /// and then ends; nothing that it says is heard.
+  /// and then ends; nothing that it says is heard. Words of one that comes in its place are heard after this.
   virtual void dismiss(std::uint32_t rank, const std::string& why) = 0;
+  /// As dismiss(), but the process has asked for it, learns it from what all are told, and ends by itself.
+  virtual void release(std::uint32_t rank) = 0;
 
  protected:
   PeerNews() = default;

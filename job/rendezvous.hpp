@@ -60,6 +60,9 @@ class PeerRendezvous : public Rendezvous {
   virtual void abort(int exit_status, const std::string& why) = 0;
   /// nullptr: when one of the processes dies, all end.
   virtual PeerNews* news() { return nullptr; }
+  /// The job runs already, and this process has come in the place of one that has died: it meets nobody, and
+  /// hears at each fence what those have told one another who have met. Known after the first fence.
+  [[nodiscard]] virtual bool is_late() const { return false; }
 
  protected:
   using Rendezvous::Rendezvous;

@@ -106,9 +106,10 @@ void Chain::check_patience(transport::TimePoint now) {
     return source_->suspect(follower_address_, "it joins, and does not come");
   }
   if (waits <= kPatience) {
-    // Nobody else watches it: the copy that it has followed is gone. Where others may join, it may be busy
-    // with one.
-    const std::chrono::milliseconds most(std::uint64_t{2} * options_.silence_timeout_ms);
+    // Nobody else watches it: the copy that it has followed is gone. It may be busy with one that joins. On
+    // one host it is ended if it is stopped.
+    const std::uint64_t times = newest.joining_of(options_.rank).empty() ? 2 : 4;
+    const std::chrono::milliseconds most(times * options_.silence_timeout_ms);
     if (waits_for_follower && !source_->ends_who_is_left_out() && most.count() > 0 && waits > most)
       source_->suspect(follower_address_, "it has a place after another copy, and does not come");
     return;

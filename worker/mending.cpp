@@ -18,6 +18,8 @@ namespace {
 /// An attempt to connect is short: a configuration may come meanwhile in which the server is elsewhere.
 constexpr auto kAttempt = std::chrono::milliseconds(50);
 constexpr auto kBetweenAttempts = std::chrono::milliseconds(5);
+/// To the process that was lost, if another one may have its place.
+constexpr auto kBeforeTheFirstAttempt = std::chrono::milliseconds(20);
 /// To a server that is nowhere else, and perhaps on a host that is far away, each one takes twice as long as
 /// the one before: who waits for it has no time for others.
 constexpr transport::Duration kLongestAttempt = std::chrono::seconds(1);
@@ -147,7 +149,9 @@ bool Mending::lose(ServerLink& link, const std::string& why, bool has_ended) {
   link.state = ServerLink::State::kLost;
   link.has_welcome = false;
   link.lost_address = addresses_[link.server];
-  link.next_attempt = transport::TimePoint::min();
+  // One that has stepped aside may be there for a moment, and answer nobody. Word of that comes soon.
+  const bool may_have_left = has_copies() && !source_->ends_who_is_left_out();
+  link.next_attempt = may_have_left ? session_.now() + kBeforeTheFirstAttempt : transport::TimePoint::min();
   link.attempt = kAttempt;
   // The checkpoint that it asks for fails with the link.
   std::erase_if(link.unsaid, [](const protocol::ControlMessage& message) {
@@ -264,11 +268,11 @@ bool Mending::is_to_be_served_by_another(const ServerLink& link) const {
   return link.state == ServerLink::State::kJoining || !is_still_reading(link);
 }
 
-/// One that is to serve now may have been stopped before, and nobody else may be watching it. Where others
-/// may join, it may be busy with one. It waits for those after it (server/chain.hpp) less long than it is
-/// waited for.
+/// One that is to serve now may have been stopped before, and nobody else may be watching it. It may be busy
+/// with one that joins. It waits for those after it (server/chain.hpp) less long than it is waited for.
 void Mending::suspect_who_does_not_serve(const ServerLink& link) {
-  const std::chrono::milliseconds most(std::uint64_t{3} * session_.options().silence_timeout_ms);
+  const std::uint64_t times = source_ == nullptr || source_->newest().joining_of(link.server).empty() ? 3 : 5;
+  const std::chrono::milliseconds most(times * session_.options().silence_timeout_ms);
   if (!is_to_be_served_by_another(link) || source_->ends_who_is_left_out() || most.count() == 0) return;
   if (link.unanswered_for > most)
     source_->suspect(serving_[link.server], "it is to serve, and does not answer");

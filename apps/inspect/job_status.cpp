@@ -1,16 +1,15 @@
 #include "apps/inspect/job_status.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "apps/inspect/columns.hpp"
+#include "apps/inspect/launcher_store.hpp"
 #include "base/printable.hpp"
 #include "checkpoint/folder.hpp"
-#include "cluster/remote_store.hpp"
 #include "job/server_place.hpp"
 #include "transport/backends.hpp"
 
@@ -18,8 +17,6 @@ namespace verbena::apps::inspect {
 namespace {
 
 using Role = RunStatus::Copy::Role;
-
-constexpr auto kStoreSlice = std::chrono::milliseconds(20);
 
 std::string ago(double seconds) {
   return fmt::format("{:.1f} s ago", std::max(seconds, 0.0));
@@ -96,23 +93,15 @@ absl::StatusOr<std::optional<RunStatus>> ask_launcher(const FoundJob& job,
                                                       std::chrono::milliseconds patience) {
   const std::optional<std::int64_t> launcher = job::ServerPlace::run_of(job.name);
   if (!launcher) return std::optional<RunStatus>();
-  cluster::RemoteStore store(job::place_of_store(*launcher), std::move(secret));
-  const auto now = [] { return std::chrono::steady_clock::now(); };
-  std::optional<absl::StatusOr<cluster::Snapshot>> answer;
-  store.get({.key = kStatusKey}, now() + patience, [&](const auto& got) { answer = got; });
-  for (store.poll(now()); !answer; store.poll(now())) {
-    std::vector<pollfd> wanted;
-    store.add_descriptors(wanted);
-    if (store.next_poll() > now())
-      ::poll(wanted.data(), wanted.size(), static_cast<int>(kStoreSlice.count()));
+  LauncherStore store(*launcher, std::move(secret), patience);
+  const absl::StatusOr<std::optional<std::string>> answer = store.get(kStatusKey);
+  if (!answer.ok()) {
+    return absl::Status(answer.status().code(), fmt::format("{}: the launcher does not answer: {}", job.name,
+                                                            std::string(answer.status().message())));
   }
-  if (!answer->ok()) {
-    return absl::Status(answer->status().code(), fmt::format("{}: the launcher does not answer: {}", job.name,
-                                                             std::string(answer->status().message())));
-  }
-  if ((*answer)->entries.empty())
+  if (!*answer)
     return absl::UnavailableError(fmt::format("{}: the launcher has not said yet how the run is", job.name));
-  absl::StatusOr<RunStatus> run = decode_run_status((*answer)->entries.front().value);
+  absl::StatusOr<RunStatus> run = decode_run_status(**answer);
   if (!run.ok()) return run.status();
   return std::optional(*std::move(run));
 }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cassert>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <set>
@@ -22,8 +23,10 @@
 #include "apps/launcher/hosts_succession.hpp"
 #include "apps/launcher/leader.hpp"
 #include "apps/launcher/process_jobs.hpp"
+#include "apps/launcher/rank_chains.hpp"
 #include "apps/launcher/resume_notes.hpp"
 #include "apps/launcher/roles.hpp"
+#include "apps/launcher/told_configuration.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/thrown.hpp"
@@ -69,6 +72,8 @@ class ClusterProcess {
  private:
   [[nodiscard]] std::uint32_t rank() const { return cluster_.rendezvous.rank(); }
   [[nodiscard]] bool leads() const { return rank() == 0; }
+  /// See PeerRendezvous::is_late().
+  [[nodiscard]] bool is_late() const { return cluster_.rendezvous.is_late(); }
   bool stopped();
   absl::Status fence() {
     return cluster_.rendezvous.fence(job::kMeetingPatience, [this] { return stopped(); });
@@ -77,11 +82,13 @@ class ClusterProcess {
   absl::Status learn_of_others();
   void learn_chains();
   [[nodiscard]] absl::Status share_configurations();
+  [[nodiscard]] absl::Status take_own_host();
   [[nodiscard]] std::string plan() const;
   absl::Status prepare();
   absl::Status decide_transport();
   absl::Status open_link();
   [[nodiscard]] absl::Status check_memory_here() const;
+  [[nodiscard]] bool asks_to_leave(int signal);
   absl::StatusOr<ProcessJobs> make_jobs(const Role& role, const std::atomic<bool>& stop);
   int train();
   int train(std::thread& listening);
@@ -95,6 +102,7 @@ class ClusterProcess {
   const ApplicationOptions& options_;
   const ClusterOptions& cluster_;
   int signal_ = 0;  ///< a signal that came before the jobs began
+  bool has_asked_to_leave_ = false;
   /// All processes know that rank 0 has found an error. They meet once more after it has printed the error,
   /// because mpirun ends all processes when the first one leaves.
   bool called_off_ = false;
@@ -253,6 +261,7 @@ absl::Status ClusterProcess::share_configurations() {
   job::PeerNews& news = *cluster_.rendezvous.news();
   if (!leads()) {
     told_ = std::make_unique<ToldConfiguration>(others_.chains, news);
+    if (is_late()) told_->arrive(static_cast<std::uint32_t>(::getpid()), host_name());
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<HostsSuccession>> succession = HostsSuccession::make(others_.chains, news);
@@ -269,6 +278,7 @@ absl::Status ClusterProcess::share_configurations() {
 /// needs to listen.
 absl::Status ClusterProcess::prepare() {
   RETURN_IF_ERROR(decide_transport());
+  if (is_late()) RETURN_IF_ERROR(take_own_host());
   if (!leads()) return share_configurations();
   spdlog::info("run {}: {} {}", std::string(application_.name()), effective(run_.job), options_.effective());
   absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run_, application_, options_);
@@ -303,6 +313,20 @@ absl::Status ClusterProcess::decide_transport() {
   return run_.baseline ? absl::OkStatus() : check_gather(application_, run_.job);
 }
 
+/// Until now this process has gone by what the one whose place it takes had told, to decide what all others
+/// have decided.
+absl::Status ClusterProcess::take_own_host() {
+  const std::string own = job::host_identity();
+  if (others_.one_host() && others_.hosts[rank()] != own) {
+    return absl::InvalidArgumentError(
+        fmt::format("rank {} joins a job whose processes share a host, and is on another one ({}, not {}): "
+                    "expected the same host, user and network namespace",
+                    rank(), host_name(), others_.names[rank()]));
+  }
+  others_.hosts[rank()] = own;
+  return absl::OkStatus();
+}
+
 absl::Status ClusterProcess::open_link() {
   absl::StatusOr<std::unique_ptr<LeaderLink>> link = LeaderLink::connect(
       leaders_address_, rank(), others_.hosts[0] == others_.hosts[rank()], *run_.job.transport.secret,
@@ -326,6 +350,15 @@ absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const st
   RETURN_IF_ERROR(check_memory_here());
   if (others_.members[rank()].server) return server_jobs(role, *link_, stop);
   return cluster_.worker_jobs(role, *link_, stop);
+}
+
+/// A server's process that is to end lets its copy take its place, unless it is asked twice. One that has no
+/// place yet just ends.
+bool ClusterProcess::asks_to_leave(int signal) {
+  const bool may_leave = told_ != nullptr && others_.members[rank()].server && !leads() && told_->has_place();
+  if (!may_leave || signal != SIGTERM || std::exchange(has_asked_to_leave_, true)) return false;
+  told_->leave();
+  return true;
 }
 
 int ClusterProcess::train() {
@@ -370,16 +403,19 @@ int ClusterProcess::train(std::thread& listening) {
       .rank = server ? others_.numbers[rank()] : rank() - first_worker,
       .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, first_worker, rank()),
       .addresses = &addresses,
+      .joins = is_late(),
       .told = told_.get()};
   std::atomic<bool> stop = false;
   JobsResult result;
   if (absl::StatusOr<ProcessJobs> jobs = make_jobs(role, stop); jobs.ok()) {
     jobs->listener_descriptor = link_->descriptor();
+    jobs->goes_on_after = [this](int signal) { return asks_to_leave(signal); };
     jobs->on_signal = [this](int signal) { link_->send(job::SignaledMessage{signal}); };
     result = run_jobs(*std::move(jobs), cluster_.signals, stop);
   } else {
     result.statuses.push_back(jobs.status());
   }
+  if (has_asked_to_leave_ && !told_->has_place() && !result.abandoned) return kExitOk;
   int status = report_result(result, *link_);
   if (!result.abandoned) addresses.give_up();  // after the report: who learns of it asks nobody why
   const auto cancelled = std::find_if(result.statuses.begin(), result.statuses.end(),

@@ -40,6 +40,7 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
     if (succession_ != nullptr) {
       succession_->poll([&](const auto& suspect) { end_suspect(suspect); },
                         [&](const auto& copy) { on_joined(copy); });
+      take_drains();
     }
     while (const std::optional<int> number = signals.take()) on_signal(*number);
     for (std::size_t number = 0; number < children_.size(); ++number) {  // there may be more meanwhile
@@ -50,6 +51,7 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
       child.process.read_lines([&](std::string_view line) { on_line(child, line); });
       if (end) on_end(child, *end);
     }
+    end_those_that_do_not_leave();
     check_deadline();
     tell_status();
     monitor_.answer_watchers([this] { return status(); });
@@ -265,7 +267,7 @@ bool Launcher::is_worker_replaced(Child& child, int wait_status) {
 bool Launcher::is_replaced(Child& child, int wait_status) {
   if (!child.copy || child.history.killed || stopping_ || signal_ != 0) return false;
   // One that joins when workers have ended is dismissed, or killed, and nobody needs it.
-  if (child.joins ? !any_running(true) : !WIFSIGNALED(wait_status)) return false;
+  if (child.joins ? !any_running(true) : !WIFSIGNALED(wait_status) && !child.drain) return false;
   const std::uint32_t server = child.copy->server;
   const absl::StatusOr<std::string> next = succession_->remove(*child.copy);
   if (absl::IsDataLoss(next.status())) return false;
@@ -277,8 +279,10 @@ bool Launcher::is_replaced(Child& child, int wait_status) {
   } else if (!next.ok()) {
     return false;
   } else {
-    monitor_.fail_over(server, child.pid,
-                       fmt::format("{} {}: {}", child.process.name(), describe_end(wait_status), *next));
+    const std::string how = child.drain ? "has stepped aside, as it was asked to" : describe_end(wait_status);
+    const std::string what = fmt::format("{} {}: {}", child.process.name(), how, *next);
+    if (child.drain) succession_->answer_drain(*child.drain, what);
+    monitor_.fail_over(server, child.pid, what);
   }
   replace(server);
   return true;
@@ -310,6 +314,41 @@ void Launcher::on_joined(const Succession::Copy& copy) {
     monitor_.note_joined(copy.server, child.pid,
                          fmt::format("{} has all that server {} has, and can take its place",
                                      child.process.name(), copy.server));
+  }
+}
+
+void Launcher::take_drains() {
+  for (const auto& [mark, request] : succession_->take_drains()) {
+    if (const absl::Status status = drain(mark, request); !status.ok())
+      succession_->answer_drain(mark, status);
+  }
+}
+
+/// It ends, and its copy takes its place as if it had died; what it has that counts, the copy has, too.
+absl::Status Launcher::drain(const std::string& mark, const DrainRequest& request) {
+  if (!has_copies_)
+    return absl::FailedPreconditionError("the run's servers have no copies: expected a run with --replicas");
+  if (stopping_ || signal_ != 0 || !any_running(true))
+    return absl::FailedPreconditionError("the run is about to end");
+  const absl::StatusOr<Succession::Copy> copy = succession_->may_leave(request);
+  if (!copy.ok()) return copy.status();
+  for (Child& child : children_) {
+    if (!child.process.running() || !child.copy || *child.copy != *copy) continue;
+    if (child.drain)
+      return absl::FailedPreconditionError(fmt::format("{} steps aside already", child.process.name()));
+    child.drain = mark;
+    child.drained_at = Clock::now();
+    child.process.signal(saves_first_ ? kEndSignal : SIGTERM);
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError("its process has ended just now");
+}
+
+/// One that is stopped, say.
+void Launcher::end_those_that_do_not_leave() {
+  for (Child& child : children_) {
+    if (child.drain && child.process.running() && Clock::now() >= child.drained_at + kPoliteness)
+      child.process.signal(SIGKILL);
   }
 }
 

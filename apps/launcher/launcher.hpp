@@ -78,6 +78,8 @@ class Launcher {
     bool joins = false;  ///< the copy has not got all that the others have
     WorkerLife life = {};
     bool is_replaced = false;
+    std::optional<std::string> drain;  ///< it was asked to step aside; the mark of the answer
+    Clock::time_point drained_at;
     ChildHistory history = {};
   };
 
@@ -91,6 +93,9 @@ class Launcher {
   [[nodiscard]] bool is_worker_replaced(Child& child, int wait_status);
   void replace(std::uint32_t server);
   void on_joined(const Succession::Copy& copy);
+  void take_drains();
+  absl::Status drain(const std::string& mark, const DrainRequest& request);
+  void end_those_that_do_not_leave();
   void end_those_that_join();
   void tell_status();
   [[nodiscard]] RunStatus status() const;

@@ -26,6 +26,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "apps/report/exit_status.hpp"
+#include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps {
@@ -35,6 +36,9 @@ constexpr auto kArrival = std::chrono::seconds(60);             // from the rend
 constexpr auto kIntroduction = std::chrono::seconds(10);        // from the connection to its first line
 constexpr auto kStopPatience = std::chrono::milliseconds(700);  // after "stop"; mpirun gives a second in all
 constexpr auto kFarewell = std::chrono::seconds(3);
+/// For who wants to leave, and waits for another copy that joins: less than Kubernetes' and systemd's usual
+/// patience with a process that is to end.
+constexpr auto kLeavePatience = std::chrono::seconds(20);
 constexpr auto kAttempt = std::chrono::seconds(3);  // for connecting to one of the addresses
 constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr std::size_t kMostStrangers = 64;  // in addition to the members themselves
@@ -229,6 +233,32 @@ absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::
                                             *std::move(context), std::move(members)));
 }
 
+/// What it hears of members, beside what they say.
+class Leader::Ear final : public Survival::Host {
+ public:
+  Ear(Leader& leader, RunMonitor& monitor) : leader_(leader), monitor_(monitor) {}
+
+  void lose(std::uint32_t rank, const std::string& why) override {
+    leader_.lose(leader_.seats_[rank], why, monitor_);
+  }
+  void welcome(std::uint32_t rank, Member member) override { leader_.welcome(rank, std::move(member)); }
+  void leave(std::uint32_t rank) override {
+    std::optional<Clock::time_point>& since = leader_.seats_[rank].wants_to_leave_since;
+    if (!since) since = Clock::now();
+  }
+  void note_joined(std::uint32_t rank) override {
+    Seat& seat = leader_.seats_[rank];
+    if (!std::exchange(seat.joins, false)) return;
+    monitor_.note_joined(seat.member.of_server, seat.member.pid,
+                         fmt::format("{} has all that server {} has, and can take its place",
+                                     seat.member.name, seat.member.of_server));
+  }
+
+ private:
+  Leader& leader_;
+  RunMonitor& monitor_;
+};
+
 Leader::Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
                std::unique_ptr<const transport::tcp::TlsContext> tls, std::vector<Member> members)
     : listener_(listener), address_(std::move(address)), secret_(std::move(secret)), tls_(std::move(tls)) {
@@ -249,6 +279,12 @@ bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
   if (all_over(false) || abandoned_) return false;
   wait(monitor, patience);
   accept();
+  if (survival_ != nullptr) {
+    // Before strangers: one that comes in another one's place has said so before.
+    Ear ear(*this, monitor);
+    survival_->tell(ear);
+    let_leave_who_want_to(monitor);
+  }
   hear_strangers();
   hear_members(monitor);
   check_time(monitor);
@@ -286,6 +322,12 @@ void Leader::add_copies(RunStatus& status) const {
       copies.push_back({.copy = copy.copy,
                         .pid = seats_[copy.rank].member.pid,
                         .role = copies.empty() ? Role::kServes : Role::kFollows});
+    }
+  }
+  for (const Seat& seat : seats_) {
+    if (seat.joins && !seat.gone) {
+      status.servers[seat.member.of_server].push_back(
+          {.copy = seat.member.copy, .pid = seat.member.pid, .role = Role::kJoins});
     }
   }
 }
@@ -403,13 +445,24 @@ void Leader::hear_members(RunMonitor& monitor) {
     }
     seat.gone |= !open.value_or(false);
   }
-  if (survival_ != nullptr) {
-    for (const Survival::Loss& loss : survival_->take_losses()) lose(seats_[loss.rank], loss.why, monitor);
-  }
   if (!workers_left_at_ && all_over(true)) workers_left_at_ = Clock::now();
+  if (workers_left_at_) end_those_that_join();
+}
+
+/// The run does without it, so that it is no failure of the run.
+void Leader::on_line_of_joining(Seat& seat, std::string_view line, RunMonitor& monitor) {
+  const absl::StatusOr<job::ChildMessage> said = job::decode(line);
+  if (!said.ok()) return lose(seat, "said what nobody understands", monitor);
+  if (const auto* const failure = std::get_if<job::FailedMessage>(&*said)) {
+    monitor.warn(fmt::format("{} cannot join: {}", seat.member.name,
+                             std::string(base::printable(failure->status).message())));
+  } else if (const auto* const ended = std::get_if<job::EndedMessage>(&*said)) {
+    lose(seat, fmt::format("ended with status {}", ended->status), monitor);
+  }
 }
 
 void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
+  if (seat.joins) return on_line_of_joining(seat, line, monitor);
   const std::optional<job::ChildMessage> message = monitor.hear(seat.member.name, line);
   if (!message) return;
   if (std::holds_alternative<job::FailedMessage>(*message)) seat.reported_failure = true;
@@ -432,19 +485,71 @@ void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
 /// It is gone, or seems to be.
 void Leader::lose(Seat& seat, const std::string& why, RunMonitor& monitor) {
   if (seat.ended || seat.gone) return;
+  if (seat.joins) return lose_joining(seat, why, monitor);
   const std::string what = fmt::format("{} {}", seat.member.name, why);
   if (stopped_at_ || signal_ != 0 || survival_ == nullptr || !seat.member.server)
     return monitor.fail(Cause::kKilled, absl::AbortedError(what));
-  const auto is_it = [&](const Seat& each) { return &each == &seat; };
-  const auto rank =
-      static_cast<std::uint32_t>(std::find_if(seats_.begin(), seats_.end(), is_it) - seats_.begin());
-  const absl::StatusOr<std::string> next = survival_->go_on_without(rank, what);
+  const absl::StatusOr<std::string> next = survival_->go_on_without(rank_of(seat), what);
   if (!next.ok()) {
     return monitor.fail(Cause::kKilled, absl::AbortedError(fmt::format(
                                             "{}; {}", what, std::string(next.status().message()))));
   }
   let_go(seat);
   monitor.fail_over(seat.member.of_server, seat.member.pid, fmt::format("{}: {}", what, *next));
+}
+
+void Leader::lose_joining(Seat& seat, const std::string& why, RunMonitor& monitor) {
+  const std::string what = fmt::format("{} {} before it had what the others have", seat.member.name, why);
+  // What follows from that is nothing new.
+  static_cast<void>(survival_->go_on_without(rank_of(seat), what));
+  let_go(seat);
+  monitor.note_lost(RunEvent::Kind::kNoJoin, what);
+}
+
+std::uint32_t Leader::rank_of(const Seat& seat) const {
+  const auto is_it = [&](const Seat& each) { return &each == &seat; };
+  return static_cast<std::uint32_t>(std::find_if(seats_.begin(), seats_.end(), is_it) - seats_.begin());
+}
+
+void Leader::welcome(std::uint32_t rank, Member member) {
+  Seat& seat = seats_[rank];
+  if (!seat.gone) return;  // the run ends, and has kept no place for it
+  // The one before it may be stopped, and has still to hear that it is to end.
+  if (seat.channel.is_open()) former_.push_back(std::move(seat.channel));
+  seat = Seat{.member = std::move(member), .joins = true};
+}
+
+/// Nobody needs them any more, and who does not know them cannot tell them so.
+void Leader::end_those_that_join() {
+  for (Seat& seat : seats_) {
+    if (!seat.joins || seat.gone) continue;
+    static_cast<void>(survival_->go_on_without(rank_of(seat), "all workers have ended"));
+    let_go(seat);
+  }
+}
+
+/// If no other copy has all that one of them has, and none will have it soon, the run ends, as it does when
+/// any other process is to end.
+void Leader::let_leave_who_want_to(RunMonitor& monitor) {
+  for (Seat& seat : seats_) {
+    if (!seat.wants_to_leave_since || seat.gone || seat.ended || stopped_at_) continue;
+    const auto since = *seat.wants_to_leave_since;
+    if (seat.joins) {
+      lose(seat, "was asked to end", monitor);
+      continue;
+    }
+    const absl::StatusOr<std::string> next = survival_->let_leave(rank_of(seat));
+    if (next.ok()) {
+      seat.gone = true;  // and its connection stays until it has ended
+      monitor.fail_over(seat.member.of_server, seat.member.pid,
+                        fmt::format("{} steps aside, as it was asked to: {}", seat.member.name, *next));
+    } else if (!survival_->is_being_joined(seat.member.of_server) || Clock::now() > since + kLeavePatience) {
+      monitor.warn(fmt::format("{} was asked to end, and the run ends with it: {}", seat.member.name,
+                               std::string(next.status().message())));
+      signal_ = SIGTERM;
+      monitor.expect_failures();
+    }
+  }
 }
 
 /// The run goes on without it. If it goes on, too, it ends by this.
@@ -482,7 +587,7 @@ void Leader::check_time(RunMonitor& monitor) {
     return;
   }
   for (Seat& seat : seats_) {
-    if (!seat.came && now >= start_ + kArrival) {
+    if (!seat.came && !seat.joins && now >= start_ + kArrival) {
       monitor.fail(Cause::kOwnError, absl::DeadlineExceededError(fmt::format(
                                          "{} has not come within {} s: may it open TCP connections to {}?",
                                          seat.member.name, kArrival.count(), address_)));
@@ -506,6 +611,7 @@ void Leader::check_time(RunMonitor& monitor) {
 void Leader::stop_all() {
   if (stopped_at_) return;
   stopped_at_ = Clock::now();
+  end_those_that_join();
   for (Seat& seat : seats_) {
     if (seat.channel.is_open() && !seat.gone) seat.channel.write(kStop).IgnoreError();
   }

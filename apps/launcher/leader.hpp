@@ -44,13 +44,28 @@ class Leader {
     bool server = false;
     std::uint32_t of_server = 0;  ///< the rank of the server that it is a copy of, if it is one
     std::int64_t pid = 0;
+    std::uint32_t copy = 0;  ///< its number among those of its server, if it comes while the run goes on
   };
   /// How a run survives members. Belongs to the leader's thread.
   class Survival {
    public:
-    struct Loss {
-      std::uint32_t rank = 0;  ///< of the member, among all
-      std::string why;         ///< "is gone: …"
+    /// Whom it tells what it has heard of members. By their ranks, among all.
+    class Host {
+     public:
+      virtual ~Host() = default;
+      /// It is gone, or seems to be. `why`: "is gone: …".
+      virtual void lose(std::uint32_t rank, const std::string& why) = 0;
+      /// Another process comes in the place of one without which the run goes on: it is to become a copy.
+      virtual void welcome(std::uint32_t rank, Member member) = 0;
+      /// That one has all that the other copies of its server have.
+      virtual void note_joined(std::uint32_t rank) = 0;
+      /// That one is to end, and asks whether it may.
+      virtual void leave(std::uint32_t rank) = 0;
+
+     protected:
+      Host() = default;
+      Host(const Host&) = default;
+      Host& operator=(const Host&) = default;
     };
     struct Copy {
       std::uint32_t copy = 0;  ///< its number, among those of its server
@@ -62,13 +77,19 @@ class Leader {
     };
 
     virtual ~Survival() = default;
-    /// What to wait for before the next take_losses().
+    /// What to wait for before the next tell().
     virtual void add_descriptors(std::vector<pollfd>& wanted) const = 0;
-    /// Those of whom it was heard since the last call that they are gone, or seem to be.
-    [[nodiscard]] virtual std::vector<Loss> take_losses() = 0;
+    /// Tells what was heard since the last call. The host may call the other functions meanwhile.
+    virtual void tell(Host& host) = 0;
     /// From now on the run goes on without it. Returns what follows from that, for people; an error: it
     /// cannot.
     virtual absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) = 0;
+    /// It has asked to leave, ends by itself when it hears that it has no place any more, and the run goes on
+    /// without it. Returns what follows from that, for people. FAILED_PRECONDITION: no other copy has all
+    /// that it has.
+    virtual absl::StatusOr<std::string> let_leave(std::uint32_t rank) = 0;
+    /// Another copy of the server may have all soon.
+    [[nodiscard]] virtual bool is_being_joined(std::uint32_t server) = 0;
     /// nullopt: the members have not met yet.
     [[nodiscard]] virtual std::optional<Chains> chains() = 0;
 
@@ -112,6 +133,8 @@ class Leader {
   struct Seat {
     Member member;
     LineChannel channel;
+    bool joins = false;  ///< it has come while the run goes on, which does without it still
+    std::optional<Clock::time_point> wants_to_leave_since = std::nullopt;
     bool came = false;
     bool ended = false;  ///< and has reported its end
     bool gone = false;   ///< has closed its connection, or the run goes on without it
@@ -132,6 +155,8 @@ class Leader {
   Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
          std::unique_ptr<const transport::tcp::TlsContext> tls, std::vector<Member> members);
 
+  class Ear;
+
   void wait(const RunMonitor& monitor, std::chrono::milliseconds patience) const;
   [[nodiscard]] RunStatus status(const RunMonitor& monitor) const;
   void add_copies(RunStatus& status) const;
@@ -144,8 +169,14 @@ class Leader {
   void seat(Stranger& stranger);
   void hear_members(RunMonitor& monitor);
   void on_line(Seat& seat, std::string_view line, RunMonitor& monitor);
+  void on_line_of_joining(Seat& seat, std::string_view line, RunMonitor& monitor);
   void lose(Seat& seat, const std::string& why, RunMonitor& monitor);
+  void lose_joining(Seat& seat, const std::string& why, RunMonitor& monitor);
+  void welcome(std::uint32_t rank, Member member);
+  void let_leave_who_want_to(RunMonitor& monitor);
   void let_go(Seat& seat);
+  void end_those_that_join();
+  [[nodiscard]] std::uint32_t rank_of(const Seat& seat) const;
   [[nodiscard]] bool is_left_over(const Seat& seat) const;
   [[nodiscard]] Seat* first_of_several(const Seat& seat);
   void check_time(RunMonitor& monitor);
@@ -158,6 +189,7 @@ class Leader {
   const std::unique_ptr<const transport::tcp::TlsContext> tls_;  ///< nullptr: nothing is encrypted
   Survival* survival_ = nullptr;                                 ///< nullptr: it needs all members
   std::deque<Seat> seats_;
+  std::vector<LineChannel> former_;  ///< connections of those whose seats others have
   std::deque<Stranger> strangers_;
   const Clock::time_point start_ = Clock::now();
   std::optional<Clock::time_point> stopped_at_;

@@ -94,7 +94,7 @@ JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& s
                                      {result.told_to_stop ? -1 : jobs.listener_descriptor, POLLIN, 0}}};
     ::poll(wanted.data(), wanted.size(),
            give_up == Clock::time_point::max() ? -1 : milliseconds_until(give_up));
-    if (const std::optional<int> signal = signals.take()) {
+    if (const std::optional<int> signal = signals.take(); signal && !jobs.goes_on_after(*signal)) {
       result.signal = *signal;
       is_told_to_end = is_told_to_end || !jobs.saves_first || *signal != kSaveSignal;
       jobs.on_signal(*signal);

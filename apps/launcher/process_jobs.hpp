@@ -26,6 +26,8 @@ struct ProcessJobs {
   std::vector<std::function<absl::Status()>> jobs;
   bool saves_first = false;
   std::function<void()> wake = [] {};
+  /// Whether they go on after this signal, and others decide about their end.
+  std::function<bool(int signal)> goes_on_after = [](int) { return false; };
   std::function<void(int signal)> on_signal = [](int) {};  ///< called before `stop` is set
   int listener_descriptor = -1;
 };

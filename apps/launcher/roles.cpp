@@ -12,9 +12,9 @@
 
 #include "apps/conditions/competitors.hpp"
 #include "apps/conditions/slowdown.hpp"
-#include "apps/launcher/hosts_succession.hpp"
 #include "apps/launcher/short_slices.hpp"
 #include "apps/launcher/succession.hpp"
+#include "apps/launcher/told_configuration.hpp"
 #include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
@@ -79,7 +79,10 @@ absl::Status serve(const Role& role, transport::Transport& transport, Outlet& ou
   if (role.addresses != nullptr) {
     const std::string own = transport.listening_address();
     RETURN_IF_ERROR(job::check_can_be_found(own));
-    if (role.joins) {
+    if (role.told != nullptr) role.told->listens_at(own);
+    if (role.joins && role.told != nullptr) {
+      role.told->join();
+    } else if (role.joins) {
       stored->join(role.rank % job.servers, role.rank / job.servers, own);
     } else {
       const absl::StatusOr<std::vector<std::string>> met = role.addresses->addresses(own, stop);
@@ -259,6 +262,11 @@ absl::StatusOr<ProcessJobs> server_jobs(const Role& role, Outlet& outlet, const 
   absl::StatusOr<std::unique_ptr<transport::Transport>> made = make_transport(waiting_transport(role.job));
   if (!made.ok()) return made.status();
   const std::shared_ptr<transport::Transport> transport = *std::move(made);
+  if (role.told != nullptr) {
+    role.told->wake_by([its = std::weak_ptr<transport::Transport>(transport)] {
+      if (const auto alive = its.lock()) alive->interrupt();
+    });
+  }
   ProcessJobs jobs;
   jobs.jobs.emplace_back(
       [&role, transport, &outlet, &stop] { return serve(role, *transport, outlet, stop); });

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <utility>
+#include <variant>
 
 #include "apps/report/run_status.hpp"
 #include "cluster/remote_store.hpp"
@@ -65,14 +67,43 @@ std::optional<cluster::Controller::Chains> Succession::chains() {
   return controller_.chains(now());
 }
 
-void Succession::publish(std::string status) {
-  // One that is too long stays as it was.
+/// One that is too long stays as it was.
+void Succession::put(std::string key, std::string value) {
   state_
       .execute(
           cluster::Transaction{
-              .conditions = {}, .puts = {{.key = kStatusKey, .value = std::move(status)}}, .deletes = {}},
+              .conditions = {}, .puts = {{.key = std::move(key), .value = std::move(value)}}, .deletes = {}},
           now())
       .IgnoreError();
+}
+
+void Succession::publish(std::string status) {
+  put(kStatusKey, std::move(status));
+}
+
+std::vector<std::pair<std::string, DrainRequest>> Succession::take_drains() {
+  std::vector<std::pair<std::string, DrainRequest>> drains;
+  const auto asked = state_.execute(cluster::KeyRange{.key = kDrainsPrefix, .is_prefix = true}, now());
+  if (!asked.ok()) return drains;
+  for (const cluster::Entry& entry : std::get<cluster::Snapshot>(*asked).entries) {
+    const std::string mark = entry.key.substr(std::string_view(kDrainsPrefix).size());
+    state_.execute(cluster::Transaction{.conditions = {}, .puts = {}, .deletes = {entry.key}}, now())
+        .IgnoreError();
+    if (absl::StatusOr<DrainRequest> request = decode_drain_request(entry.value); request.ok()) {
+      drains.emplace_back(mark, *request);
+    } else {
+      answer_drain(mark, request.status());
+    }
+  }
+  return drains;
+}
+
+absl::StatusOr<Succession::Copy> Succession::may_leave(const DrainRequest& request) {
+  return controller_.may_leave(request.server, request.copy, now());
+}
+
+void Succession::answer_drain(const std::string& mark, const absl::StatusOr<std::string>& answer) {
+  put(kDrainedPrefix + mark, encode_drain_answer(answer));
 }
 
 absl::StatusOr<std::string> Succession::remove(const Copy& ended) {

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "apps/launcher/shared_word.hpp"
+#include "apps/report/drain_request.hpp"
 #include "cluster/controller.hpp"
 #include "cluster/store_server.hpp"
 #include "cluster/store_state.hpp"
@@ -57,6 +58,13 @@ class Succession {
   /// Whoever gets kStatusKey finds this from now on.
   void publish(std::string status);
 
+  /// Who is asked to step aside (`verbena cluster drain`), each told once, with the mark of its answer.
+  std::vector<std::pair<std::string, DrainRequest>> take_drains();
+  /// See Controller::may_leave().
+  absl::StatusOr<Copy> may_leave(const DrainRequest& request);
+  /// Whoever has asked for it hears this.
+  void answer_drain(const std::string& mark, const absl::StatusOr<std::string>& answer);
+
   /// The copy's process has ended, and was reaped. Returns what follows from that, for people. Errors:
   /// Controller::remove().
   absl::StatusOr<std::string> remove(const Copy& ended);
@@ -66,6 +74,8 @@ class Succession {
       : decided_(std::move(decided)), controller_(state_, [this](std::uint64_t number) {
           decided_.word().store(number, std::memory_order_release);
         }) {}
+
+  void put(std::string key, std::string value);
 
   const SharedWord decided_;
   cluster::StoreState state_;

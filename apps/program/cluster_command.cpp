@@ -9,12 +9,15 @@
 #include <string>
 #include <utility>
 
+#include "apps/inspect/drain.hpp"
 #include "apps/inspect/job_status.hpp"
 #include "apps/launcher/job_options.hpp"
 #include "apps/options/manual_formatter.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/program/job_choice.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
+#include "base/printable.hpp"
 #include "checkpoint/file_system.hpp"
 #include "job/child_message.hpp"
 
@@ -24,6 +27,8 @@ namespace {
 constexpr auto kLauncherPatience = std::chrono::milliseconds(3000);
 /// A server that is stopped does not answer, and that is worth knowing soon.
 constexpr std::uint32_t kServerPatienceMs = 1000;
+/// One that does not end by itself is ended after a while.
+constexpr auto kDrainPatience = std::chrono::milliseconds(10'000);
 
 struct StatusOptionsGiven {
   JobChoice job;
@@ -74,10 +79,46 @@ int show_status(const StatusOptionsGiven& options) {
   return flushed.ok() ? kExitOk : report_error(flushed);
 }
 
+struct DrainOptionsGiven {
+  JobChoice job;
+  DrainRequest request;
+};
+
+int drain_server(const DrainOptionsGiven& options) {
+  const absl::StatusOr<ChosenJob> job = choose_job(options.job);
+  if (!job.ok()) return report_error(job.status());
+  const absl::StatusOr<std::string> done =
+      inspect::drain(job->found, job->transport.secret, options.request, kDrainPatience);
+  if (!done.ok()) return report_error(done.status());
+  put(stdout, base::printable(*done) + "\n");
+  const absl::Status flushed = flush_output();
+  return flushed.ok() ? kExitOk : report_error(flushed);
+}
+
+void add_drain_command(CLI::App& command, Run* run) {
+  CLI::App* app = command.add_subcommand(
+      "drain",
+      "let a process of a server step aside\n\nIts copy takes its place, nothing is lost, and another copy "
+      "is "
+      "started. For runs on this host with --replicas. Of a job on several hosts, SIGTERM to the process "
+      "does the same.");
+  app->group(kCommands);
+  auto options = std::make_shared<DrainOptionsGiven>();
+  add_number(*app, "--server", options->request.server, "Which server, from 0.")->type_name("R")->required();
+  add_number(*app, "--copy", options->request.copy,
+             "Which of its copies, as `verbena cluster status` numbers them. By default the one that serves.")
+      ->type_name("N");
+  add_job_choice(*app, options->job);
+  app->footer(examples({"verbena cluster drain --server 0", "verbena cluster drain --server 1 --copy 2"}));
+  app->callback(
+      [options, run] { *run = [options](const job::LaunchLetter&) { return drain_server(*options); }; });
+}
+
 }  // namespace
 
 void add_cluster_command(CLI::App& program, Run* run) {
-  CLI::App* command = program.add_subcommand("cluster", "look at the processes of a running job");
+  CLI::App* command =
+      program.add_subcommand("cluster", "look at the processes of a running job, or take one away");
   command->require_subcommand(1);
   CLI::App* app = command->add_subcommand(
       "status",
@@ -95,6 +136,7 @@ void add_cluster_command(CLI::App& program, Run* run) {
   app->footer(footer);
   app->callback(
       [options, run] { *run = [options](const job::LaunchLetter&) { return show_status(*options); }; });
+  add_drain_command(*command, run);
 }
 
 }  // namespace verbena::apps

@@ -10,13 +10,14 @@
 #include <variant>
 #include <vector>
 
+#include "apps/report/drain_request.hpp"
 #include "cluster/configuration.hpp"
 #include "cluster/etcd_json.hpp"
 #include "cluster/store_messages.hpp"
 #include "cluster/store_server.hpp"
 #include "cluster/store_state.hpp"
-#include "cluster/suspicion.hpp"
 #include "cluster/unix_socket.hpp"
+#include "cluster/word.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace verbena::fuzz {
@@ -130,11 +131,24 @@ void configuration(std::string_view bytes) {
   require(again.ok() && *again == *read, "a configuration means something else");
 }
 
-void suspicion(std::string_view bytes) {
-  const auto read = cluster::decode_suspicion(bytes);
-  if (!read.ok()) return require_refusal(read.status(), "a suspicion");
-  const auto again = cluster::decode_suspicion(encode(*read));
-  require(again.ok() && *again == *read, "a suspicion means something else");
+void drain_request(std::string_view bytes) {
+  if (const auto read = apps::decode_drain_request(bytes); read.ok()) {
+    const auto again = apps::decode_drain_request(encode(*read));
+    require(again.ok() && *again == *read, "a request to step aside means something else");
+  } else {
+    require_refusal(read.status(), "a request to step aside");
+  }
+  const auto answer = apps::decode_drain_answer(bytes);
+  if (!answer.ok()) return;
+  const auto again = apps::decode_drain_answer(apps::encode_drain_answer(answer));
+  require(again.ok() && *again == *answer, "an answer means something else");
+}
+
+void word(std::string_view bytes) {
+  const auto read = cluster::decode_word(bytes);
+  if (!read.ok()) return require_refusal(read.status(), "a word about configurations");
+  const auto again = cluster::decode_word(encode(*read));
+  require(again.ok() && *again == *read, "a word means something else");
 }
 
 void etcd_answer(std::string_view bytes) {

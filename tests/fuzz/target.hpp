@@ -93,7 +93,9 @@ void store_message(std::string_view bytes);
 /// Which request (1 byte), the HTTP status (1 byte), and the answer or a line of a watch.
 void etcd_answer(std::string_view bytes);
 void configuration(std::string_view bytes);
-void suspicion(std::string_view bytes);
+void word(std::string_view bytes);
+/// A request, and an answer.
+void drain_request(std::string_view bytes);
 void log_record(std::string_view bytes);
 // Transports
 void shm_channel(std::string_view bytes);

@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <csignal>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -39,6 +41,7 @@ class NetworkRendezvousTest : public ::testing::Test {
             .secret = secret_,
             .tls = encrypts_,
             .grace = milliseconds(50),
+            .before_place_is_free = before_place_is_free_,
             .end = [this](const std::string& why) {
               const std::lock_guard lock(mutex_);
               reason_ = why;
@@ -78,6 +81,7 @@ class NetworkRendezvousTest : public ::testing::Test {
     for (std::thread& each : meeting) each.join();
   }
 
+  milliseconds before_place_is_free_{10'000};
   const std::uint16_t port_ = verbena::testing::free_port();
   const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
   bool encrypts_ = false;
@@ -420,6 +424,107 @@ TEST_F(NetworkRendezvousTest, WhoIsDismissedEndsAndIsNotHeard) {
   std::this_thread::sleep_for(kLongerThanGrace);
   EXPECT_EQ(ends(), 1) << reason();
   (*host)->news()->listen({});
+}
+
+/// Rank 0 and a process of a job of which rank 1 may die.
+class LateRendezvousTest : public NetworkRendezvousTest {
+ protected:
+  void begin(bool rank_1_dies) {
+    if (rank_1_dies) second_.emplace([&] { wait_as(1, 3); });
+    host_ = *join(0, 3);
+    if (!rank_1_dies) first_of_rank_1_ = *join(1, 3);
+    third_ = *join(2, 3);
+    host_->news()->listen(at_host_.listener());
+    for (NetworkRendezvous* const each : {host_.get(), third_.get()})
+      ASSERT_TRUE(each->put("place", "of " + std::to_string(each->rank())).ok());
+    std::vector<NetworkRendezvous*> all = {host_.get(), third_.get()};
+    if (first_of_rank_1_) all.push_back(first_of_rank_1_.get());
+    meet(all);
+    EXPECT_FALSE(third_->is_late());
+    host_->news()->outlive({1});
+  }
+  void TearDown() override {
+    if (host_) host_->news()->listen({});
+  }
+
+  Heard at_host_;
+  std::optional<Mortal> second_;
+  std::unique_ptr<NetworkRendezvous> host_;
+  std::unique_ptr<NetworkRendezvous> first_of_rank_1_;
+  std::unique_ptr<NetworkRendezvous> third_;
+};
+
+TEST_F(LateRendezvousTest, OneOfTheSameRankHearsWhatTheOthersHaveTold) {
+  begin(/*rank_1_dies=*/true);
+  second_->kill();
+  EXPECT_EQ(at_host_.wait_for(1).back(), "1 is gone");
+  auto late = join(1, 3);
+  ASSERT_TRUE(late.ok()) << late.status();
+  ASSERT_TRUE((*late)->put("place", "of another").ok());
+  // It comes before rank 0 knows what to do without the one before it, and waits for that.
+  std::thread deciding([&] {
+    std::this_thread::sleep_for(milliseconds(100));
+    host_->news()->dismiss(1, "the job goes on without it");
+  });
+  ASSERT_TRUE(fence(**late).ok());
+  deciding.join();
+  EXPECT_TRUE((*late)->is_late());
+  EXPECT_EQ((*late)->get(2, "place").value(), "of 2");
+  EXPECT_TRUE(fence(**late).ok()) << "it meets nobody, again and again";
+  Heard at_late;
+  (*late)->news()->listen(at_late.listener());
+  (*late)->news()->say("here I am");
+  EXPECT_EQ(at_host_.wait_for(2).back(), "1 says here I am");
+  host_->news()->tell("good");
+  EXPECT_EQ(at_late.wait_for(1).back(), "news good");
+  (*late)->news()->listen({});
+  // It cannot end the others, and may go, and another one may come.
+  (*late)->abort(1, "I was told something else");
+  late->reset();
+  EXPECT_EQ(at_host_.wait_for(4).back(), "1 is gone");
+  host_->news()->dismiss(1, "the job goes on without this one, too");
+  // Nor does anybody have to decide about one that says nothing.
+  for (int i = 0; i < 2; ++i) {
+    const auto later = join(1, 3);
+    ASSERT_TRUE(later.ok()) << later.status();
+    EXPECT_TRUE(fence(**later).ok());
+    EXPECT_TRUE((*later)->is_late());
+  }
+  EXPECT_EQ(ends(), 0) << reason();
+}
+
+/// It was stopped, say, and hears of it one day.
+TEST_F(LateRendezvousTest, TheOneBeforeItIsNotHeardAndEnds) {
+  begin(/*rank_1_dies=*/false);
+  host_->news()->dismiss(1, "it shows no sign of life");
+  const auto late = join(1, 3);
+  ASSERT_TRUE(late.ok()) << late.status();
+  ASSERT_TRUE(fence(**late).ok());
+  EXPECT_TRUE((*late)->is_late());
+  wait_for_ends(1);
+  EXPECT_EQ(reason(), "it shows no sign of life");
+  first_of_rank_1_->news()->say("I am here");
+  first_of_rank_1_.reset();
+  (*late)->news()->say("I am, too");
+  EXPECT_THAT(at_host_.wait_for(1), ::testing::ElementsAre("1 says I am, too"));
+  std::this_thread::sleep_for(kLongerThanGrace);
+  EXPECT_EQ(ends(), 1) << reason();
+}
+
+TEST_F(LateRendezvousTest, NobodyTakesThePlaceOfOneThatIsThere) {
+  before_place_is_free_ = milliseconds(200);
+  begin(/*rank_1_dies=*/false);
+  for (const std::uint32_t rank : {1U, 2U}) {
+    const auto another = join(rank, 3);
+    ASSERT_TRUE(another.ok()) << another.status();
+    const absl::Status met = fence(**another);
+    EXPECT_TRUE(absl::IsInvalidArgument(met)) << met;
+    EXPECT_THAT(std::string(met.message()),
+                HasSubstr("another process has come as rank " + std::to_string(rank)));
+  }
+  first_of_rank_1_->news()->say("I am here");
+  EXPECT_EQ(at_host_.wait_for(1).back(), "1 says I am here");
+  EXPECT_EQ(ends(), 0) << reason();
 }
 
 TEST_F(NetworkRendezvousTest, WhoSaysTooMuchEndsAll) {

@@ -120,6 +120,25 @@ TEST_P(FailoverTest, OtherCopiesJoinAgainAndAgain) {
   EXPECT_EQ(model(), model_);
 }
 
+/// Again and again, as soon as all copies are there: of the same server each time, and the one that serves.
+TEST_P(FailoverTest, ThoseThatAreAskedToStepAsideAreNotMissed) {
+  const auto program = start({"--replicas", "1", "--slow", "worker=all,pause=400ms,every=1"});
+  ASSERT_TRUE(wait_until_it_trains(*program));
+  const std::string job = fmt::format("run-{}", program->pid());
+  for (std::size_t drained = 0; drained < 2; ++drained) {
+    ASSERT_TRUE(wait_until(
+        [&] { return program->times_said("can take its place") >= drained || !alive(program->pid()); }));
+    const Ended asked = run(VERBENA_PROGRAM, {"cluster", "drain", "--job", job, "--server", "1"},
+                            verbena::testing::TemporaryFolder().path());
+    EXPECT_EQ(asked.status, 0) << asked.err;
+    EXPECT_THAT(asked.out, AllOf(HasSubstr("has stepped aside, as it was asked to: the run goes on with"),
+                                 HasSubstr(drained == 0 ? "server 1 (pid " : "copy 1 of server 1 (pid ")));
+  }
+  const Ended ended = program->wait();
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(model(), model_);
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, FailoverTest, ::testing::ValuesIn(small_trainings()),
                          [](const auto& training) { return training.param.application; });
 
@@ -141,6 +160,32 @@ TEST_P(OneFailoverTest, SaysWhoDied) {
   EXPECT_THAT(ended.out, HasSubstr("failovers"));
   EXPECT_THAT(verbena::testing::contents(folder_.path("metrics")),
               AllOf(HasSubstr("\"kind\":\"failover\""), HasSubstr("\"failovers\":1")));
+}
+
+TEST_P(OneFailoverTest, WhoCannotStepAsideIsLeftAlone) {
+  for (const bool has_copies : {true, false}) {
+    forget();
+    std::vector<std::string> more = {"--slow", "worker=all,pause=100ms,every=1"};
+    if (has_copies) more.insert(more.end(), {"--replicas", "1"});
+    const auto program = start(more);
+    ASSERT_TRUE(wait_until_it_trains(*program));
+    const auto expect_refusal = [&](const std::vector<std::string>& whom, const std::string& why) {
+      std::vector<std::string> words = {"cluster", "drain", "--job", fmt::format("run-{}", program->pid())};
+      words.insert(words.end(), whom.begin(), whom.end());
+      const Ended asked = run(VERBENA_PROGRAM, words, verbena::testing::TemporaryFolder().path());
+      EXPECT_NE(asked.status, 0);
+      EXPECT_THAT(asked.err, HasSubstr(why));
+    };
+    if (has_copies) {
+      expect_refusal({"--server", "2"}, "there is no server 2: expected 0 to 1");
+      expect_refusal({"--server", "1", "--copy", "7"}, "server 1 has no copy 7");
+    } else {
+      expect_refusal({"--server", "1"}, "expected a run with --replicas");
+    }
+    const Ended ended = program->wait();
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_THAT(ended.out + ended.err, Not(HasSubstr("stepped aside")));
+  }
 }
 
 TEST_P(OneFailoverTest, EndsWhenAllCopiesOfAServerAreDead) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/free_port.hpp"
@@ -111,30 +112,38 @@ class HostsFailoverTest : public HostsTest {
     if (network_ != nullptr) begin_at(HostsNetwork::address(0) + ":7000", more);
   }
   void begin_at(const std::string& place, const std::vector<std::string>& more) {
-    const std::vector<std::string> slow = {"--slow", "worker=all,pause=100ms,every=1"};
+    place_ = place;
     const Ended on_one = run(VERBENA_PROGRAM, words("one", {}), folder_.path());
     ASSERT_EQ(on_one.status, 0) << on_one.err;
-    for (std::size_t rank = 0; rank < kProcesses; ++rank) {
-      std::vector<std::string> all = {"--rendezvous",       place,
-                                      "--process",          std::to_string(rank),
-                                      "--processes",        std::to_string(kProcesses),
-                                      "--secret-file",      folder_.path("secret"),
-                                      "--replicas",         "1",
-                                      "--checkpoint",       saved(),
-                                      "--checkpoint-every", "1"};
-      all.insert(all.end(), slow.begin(), slow.end());
-      all.insert(all.end(), more.begin(), more.end());
-      const std::function<void()> there =
-          network_ == nullptr ? std::function<void()>([] {}) : network_->on(kHostOf[rank]);
-      processes_.push_back(
-          std::make_unique<Program>(VERBENA_PROGRAM, words("copies", all), folder_.path(), there));
-    }
+    for (std::size_t rank = 0; rank < kProcesses; ++rank) processes_.push_back(start(rank, more));
     ASSERT_TRUE(wait_until([&] {
       std::error_code none;
       return std::filesystem::directory_iterator(saved(), none) != std::filesystem::directory_iterator() ||
              !alive(processes_[0]->pid());
     }));
     ASSERT_TRUE(alive(processes_[0]->pid())) << processes_[0]->wait().err;
+  }
+  [[nodiscard]] std::unique_ptr<Program> start(std::size_t rank, const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {"--rendezvous",
+                                    place_,
+                                    "--process",
+                                    std::to_string(rank),
+                                    "--processes",
+                                    std::to_string(kProcesses),
+                                    "--secret-file",
+                                    folder_.path("secret"),
+                                    "--replicas",
+                                    "1",
+                                    "--checkpoint",
+                                    saved(),
+                                    "--checkpoint-every",
+                                    "1",
+                                    "--slow",
+                                    fmt::format("worker=all,pause={}ms,every=1", pause_.count())};
+    all.insert(all.end(), more.begin(), more.end());
+    const std::function<void()> there =
+        network_ == nullptr ? std::function<void()>([] {}) : network_->on(kHostOf[rank]);
+    return std::make_unique<Program>(VERBENA_PROGRAM, words("copies", all), folder_.path(), there);
   }
   /// All but the `lost` train to the end, and get the same model. Returns what rank 0 has said.
   std::string end_without(const std::set<std::size_t>& lost) {
@@ -161,6 +170,8 @@ class HostsFailoverTest : public HostsTest {
     return fmt::format("{} (rank {}, pid {} on ", what, rank, processes_[rank]->pid());
   }
 
+  std::chrono::milliseconds pause_{100};  ///< of each worker in each iteration
+  std::string place_;
   std::vector<std::unique_ptr<Program>> processes_;  ///< by rank
 };
 
@@ -196,6 +207,23 @@ TEST_P(HostsFailoverTest, AServerThatIsStoppedIsReplacedAndEndsByItself) {
                     Not(HasSubstr("error"))));
   EXPECT_THAT(end_without({1}),
               HasSubstr("the run goes on with the last copy of server 1 (configuration 2)"));
+}
+
+/// A server is started again when it has died, and then the other copy dies.
+TEST_P(HostsFailoverTest, AServerThatComesBackCanTakeThePlaceOfTheOther) {
+  pause_ = std::chrono::milliseconds(400);
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  for (const std::size_t victim : {1U, 3U}) {
+    processes_[victim]->signal(SIGKILL);
+    processes_[victim] = start(victim, {});
+    ASSERT_TRUE(processes_[0]->wait_for_output(fmt::format(
+        "copy {} of server 1 (rank {}, pid {} on ", victim == 1 ? 2 : 3, victim, processes_[victim]->pid())));
+  }
+  const std::string said = end_without({});
+  EXPECT_THAT(said, AllOf(HasSubstr("copy 2 of server 1"), HasSubstr("copy 3 of server 1")));
+  EXPECT_THAT(said, AllOf(HasSubstr("has all that server 1 has, and can take its place"),
+                          HasSubstr("the run goes on with the last copy of server 1 (configuration 5)")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, HostsFailoverTest, ::testing::ValuesIn(small_trainings()),
@@ -246,6 +274,74 @@ TEST_P(OneHostsFailoverTest, ItMayBeUnderModelsWhoseReadsFindWhatOthersWereToldO
     processes_[1]->signal(SIGCONT);
     EXPECT_THAT(processes_[1]->wait().err, HasSubstr("its job goes on without it"));
   }
+}
+
+/// The one before it goes on one day, on the same host or another one.
+TEST_P(OneHostsFailoverTest, OneThatIsStoppedDoesNoHarmToTheOneInItsPlace) {
+  pause_ = std::chrono::milliseconds(700);
+  ASSERT_NO_FATAL_FAILURE(begin({"--silence-timeout", "2000"}));
+  if (network_ == nullptr) return;
+  const std::unique_ptr<Program> stopped = std::move(processes_[1]);
+  stopped->signal(SIGSTOP);
+  processes_[1] = start(1, {"--silence-timeout", "2000"});
+  ASSERT_TRUE(processes_[0]->wait_for_output("has all that server 1 has"));
+  stopped->signal(SIGCONT);
+  EXPECT_THAT(stopped->wait().err, HasSubstr("its job goes on without it"));
+  processes_[3]->signal(SIGKILL);
+  EXPECT_THAT(end_without({3}),
+              HasSubstr("the run goes on with the last copy of server 1 (configuration 5)"));
+}
+
+/// As systemd and Kubernetes ask a process to end, and start it again elsewhere.
+TEST_P(OneHostsFailoverTest, AServerThatIsAskedToEndStepsAsideAndMayComeBack) {
+  pause_ = std::chrono::milliseconds(500);
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  processes_[1]->signal(SIGTERM);
+  const Ended ended = processes_[1]->wait();
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(ended.err, "");
+  ASSERT_TRUE(processes_[0]->wait_for_output("steps aside, as it was asked to"));
+  processes_[1] = start(1, {});
+  ASSERT_TRUE(processes_[0]->wait_for_output("has all that server 1 has"));
+  processes_[3]->signal(SIGTERM);
+  EXPECT_EQ(processes_[3]->wait().status, 0);
+  EXPECT_THAT(end_without({3}),
+              HasSubstr("the run goes on with the last copy of server 1 (configuration 5)"));
+}
+
+TEST_P(OneHostsFailoverTest, WhenTheLastCopyIsAskedToEndTheRunEnds) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  processes_[1]->signal(SIGKILL);
+  ASSERT_TRUE(processes_[0]->wait_for_output("(configuration 2)"));
+  processes_[3]->signal(SIGTERM);
+  const Ended ended = processes_[0]->wait();
+  EXPECT_EQ(ended.status, 128 + SIGTERM);
+  EXPECT_THAT(ended.out + ended.err, HasSubstr("copy 1 of server 1 is the only one that has all of it"));
+}
+
+TEST_P(OneHostsFailoverTest, WhoCannotJoinHearsWhyAndEndsNothing) {
+  pause_ = std::chrono::milliseconds(700);
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  const auto expect_refusal = [&](std::size_t rank, const std::vector<std::string>& more,
+                                  const std::string& why) {
+    const Ended ended = start(rank, more)->wait();
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr(why));
+  };
+  verbena::testing::write_file(folder_.path("other"), "another secret\n");
+  std::filesystem::permissions(folder_.path("other"), std::filesystem::perms::owner_read);
+  expect_refusal(5, {}, "rank 0 refuses this process: another process has come as rank 5");
+  processes_[1]->signal(SIGKILL);
+  expect_refusal(1, {"--server-threads", "1", "--threads", "2"}, "is to run lda");
+  const Ended stranger = start(1, {"--secret-file", folder_.path("other")})->wait();
+  EXPECT_NE(stranger.status, 0);
+  EXPECT_THAT(stranger.err, HasSubstr("secret"));
+  processes_[1] = start(1, {});
+  ASSERT_TRUE(processes_[0]->wait_for_output("has all that server 1 has"));
+  end_without({});
 }
 
 TEST_P(OneHostsFailoverTest, EndsWhenAllCopiesOfAServerAreDead) {

@@ -87,7 +87,8 @@ struct ServerNode {
   server::Server* server = nullptr;
   TaskId task = 0;
   bool was_stopped = false;
-  bool is_cut_off = false;  ///< hears of no configuration
+  bool is_cut_off = false;    ///< hears of no configuration
+  bool may_not_know = false;  ///< that it has no place any more
   bool ended = false;
   TimePoint ended_at;
   absl::Status status;
@@ -641,9 +642,11 @@ void Job::kill_a_copy(const Strike& strike) {
   }
   scheduler_.sleep(scheduler_.now() + scenario_.slowest_news / 4);
   if (configurations_.newest().servers[strike.victim].front() == address) ++failovers_;
+  // One that joins may have heard of no configuration that names it, and then waits for one.
+  node->may_not_know = !is_in_chain(*node);
   configurations_.remove({.server = strike.victim, .copy = node->copy});
-  if (strike.fate != Fate::kDies) end_who_was_left_behind(*node, strike);
   if (scenario_.repairs) replace(strike.victim);
+  if (strike.fate != Fate::kDies) end_who_was_left_behind(*node, strike);
 }
 
 /// It is taken for dead.
@@ -670,7 +673,7 @@ void Job::hear_suspicion(const std::string& address) {
 /// One that hears of it must end by itself.
 void Job::end_who_was_left_behind(ServerNode& node, const Strike& strike) {
   scheduler_.sleep(scheduler_.now() + strike.length);
-  if (strike.fate == Fate::kIsCutOff) {  // as the rendezvous does
+  if (strike.fate == Fate::kIsCutOff || node.may_not_know) {  // as the rendezvous does
     node.is_stopped = true;
     return;
   }

@@ -62,6 +62,8 @@ std::string_view to_string(Model model) {
       return "mending";
     case Model::kHosts:
       return "hosts";
+    case Model::kRejoin:
+      return "rejoin";
     case Model::kVap:
       break;
   }
@@ -112,6 +114,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kReplacement:
     case Model::kMending:
     case Model::kHosts:
+    case Model::kRejoin:
     case Model::kVap:
       break;
   }
@@ -487,11 +490,8 @@ Scenario make_failover(std::uint64_t seed) {
   return scenario;
 }
 
-/// A scenario of failover in which another copy joins when one has died, and more die than there were at the
-/// beginning.
-Scenario make_repair(std::uint64_t seed) {
-  Scenario scenario = make_failover(seed);
-  std::mt19937_64 random(seed + 0x2e9a12);
+/// Copies of servers die, any and many, and others join in their places.
+void let_others_join(Scenario& scenario, std::mt19937_64& random) {
   scenario.repairs = true;
   std::erase_if(scenario.disasters,
                 [](const Strike& strike) { return strike.what == Disaster::kServerDies; });
@@ -511,7 +511,27 @@ Scenario make_repair(std::uint64_t seed) {
                                     .late = moment < 0.2});
     }
   }
+}
+
+/// A scenario of failover in which another copy joins when one has died, and more die than there were at the
+/// beginning.
+Scenario make_repair(std::uint64_t seed) {
+  Scenario scenario = make_failover(seed);
+  std::mt19937_64 random(seed + 0x2e9a12);
+  let_others_join(scenario, random);
   return scenario;
+}
+
+/// Most copies that would die are taken for dead instead.
+void let_them_go_on(Scenario& scenario, std::mt19937_64& random, std::uint64_t seed) {
+  for (Strike& strike : scenario.disasters) {
+    const bool is_of_a_copy = strike.what == Disaster::kServerDies || strike.what == Disaster::kCopyDies;
+    if (!is_of_a_copy || chance(random, 0.2)) continue;
+    strike.fate = static_cast<Fate>(1 + below(random, 3));
+    strike.length = microseconds(small(random, chance(random, 0.3) ? 2'000'000 : 20'000));
+    // Longer than anybody waits.
+    if (strike.fate == Fate::kStops && seed % 16 == 5) strike.length = std::chrono::seconds(30);
+  }
 }
 
 /// A scenario of failover on several hosts, where nobody can tell a process that is gone from one that is
@@ -521,14 +541,18 @@ Scenario make_hosts(std::uint64_t seed) {
   std::mt19937_64 random(seed + 0x405f5);
   scenario.left_behind = true;
   scenario.network.connections_may_break = !scenario.network.mapped && chance(random, 0.7);
-  for (Strike& strike : scenario.disasters) {
-    if (strike.what != Disaster::kServerDies || chance(random, 0.2)) continue;
-    strike.fate = static_cast<Fate>(1 + below(random, 3));
-    strike.length = microseconds(small(random, chance(random, 0.3) ? 2'000'000 : 20'000));
-    // Longer than anybody waits.
-    if (strike.fate == Fate::kStops && seed % 16 == 5) strike.length = std::chrono::seconds(30);
-  }
+  let_them_go_on(scenario, random, seed);
   scenario.computes_long = seed % 16 != 5 && chance(random, 0.5);
+  return scenario;
+}
+
+/// A scenario of several hosts in which another process comes in the place of each that is gone, or is taken
+/// for that, and goes on.
+Scenario make_rejoin(std::uint64_t seed) {
+  Scenario scenario = make_hosts(seed);
+  std::mt19937_64 random(seed + 0x4e701);
+  let_others_join(scenario, random);
+  let_them_go_on(scenario, random, seed);
   return scenario;
 }
 
@@ -622,6 +646,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   if (model == Model::kReplacement) return make_replacement(seed);
   if (model == Model::kFailover) return make_failover(seed);
   if (model == Model::kHosts) return make_hosts(seed);
+  if (model == Model::kRejoin) return make_rejoin(seed);
   if (model == Model::kRepair) return make_repair(seed);
   if (model == Model::kCheckpoints) return make_checkpoints(seed);
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(model));

@@ -141,6 +141,13 @@ TEST(HostsSimulationTest, ThoseWhoAreLeftOutGoOn) {
   EXPECT_GT(counts.left_behind, 80U);
 }
 
+TEST(RejoinSimulationTest, OthersComeInThePlacesOfThoseWhoGoOn) {
+  const JobResult counts = counts_of(Model::kRejoin, 100);
+  EXPECT_GT(counts.failovers, 80U);
+  EXPECT_GT(counts.left_behind, 80U);
+  EXPECT_GT(counts.joins, 80U);
+}
+
 /// A row moves all the time. A worker that is 30 times slower than the others must reach it, too.
 TEST(MovingSimulationTest, NobodyChasesARowForEver) {
   spdlog::set_level(spdlog::level::off);

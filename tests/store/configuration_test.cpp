@@ -15,7 +15,7 @@
 #include "cluster/controller.hpp"
 #include "cluster/local_store.hpp"
 #include "cluster/stored_configuration.hpp"
-#include "cluster/suspicion.hpp"
+#include "cluster/word.hpp"
 
 namespace verbena::cluster {
 namespace {
@@ -58,15 +58,19 @@ TEST(ConfigurationTest, AnythingElseIsRefused) {
   EXPECT_FALSE(decode_configuration(R"({"number":1,"servers":)" + std::string(60'000, '[')).ok());
 }
 
-TEST(SuspicionTest, SurvivesTheJourneyAndNothingElseDoes) {
-  const Suspicion one{.address = "tcp:a:1", .why = "\"silent\"\n"};
-  const auto back = decode_suspicion(encode(one));
-  ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(*back, one);
+TEST(WordTest, SurvivesTheJourneyAndNothingElseDoes) {
+  for (const Word& word : {Word(Suspicion{.address = "tcp:a:1", .why = "\"silent\"\n"}),
+                           Word(Arrival{.pid = 4711, .host = "node\\2"}), Word(WantsToJoin{"tcp:a:1"}),
+                           Word(HasJoined{"tcp:a:1"}), Word(WantsToLeave{})}) {
+    const auto back = decode_word(encode(word));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, word);
+  }
   for (const std::string text :
-       {"", "[]", "{}", R"({"suspect":"a"})", R"({"suspect":"a","why":1})", R"({"suspect":["a"],"why":"b"})"})
-    EXPECT_THAT(std::string(decode_suspicion(text).status().message()), HasSubstr("a suspicion")) << text;
-  EXPECT_FALSE(decode_suspicion(std::string(60'000, '[')).ok());
+       {"", "[]", "{}", R"({"suspect":"a"})", R"({"suspect":"a","why":1})", R"({"suspect":["a"],"why":"b"})",
+        R"({"arrived":-1,"host":"a"})", R"({"arrived":4294967296,"host":"a"})", R"({"wants to join":1})"})
+    EXPECT_THAT(std::string(decode_word(text).status().message()), HasSubstr("a word")) << text;
+  EXPECT_FALSE(decode_word(std::string(60'000, '[')).ok());
 }
 
 class StoredConfigurationTest : public ::testing::Test {
@@ -121,6 +125,29 @@ TEST_F(StoredConfigurationTest, CopiesAreRemovedUntilOneIsLeft) {
   poll({process.get()});
   EXPECT_EQ(process->newest().servers.front(), Configuration::Chain{"shm:a"});
   EXPECT_EQ(process->newest().number, 3U);
+}
+
+TEST_F(StoredConfigurationTest, ACopyMayLeaveIfAnotherHasAll) {
+  EXPECT_TRUE(absl::IsFailedPrecondition(controller_.may_leave(0, 0, now_).status()));
+  const auto process = this->process();
+  process->propose(kFirst);
+  poll({process.get()});
+  EXPECT_EQ(*controller_.may_leave(1, std::nullopt, now_), (Controller::Copy{.server = 1, .copy = 0}));
+  EXPECT_EQ(*controller_.may_leave(1, 1, now_), (Controller::Copy{.server = 1, .copy = 1}));
+  const auto refusal = [&](std::uint32_t server, std::optional<std::uint32_t> copy) {
+    return std::string(controller_.may_leave(server, copy, now_).status().message());
+  };
+  EXPECT_THAT(refusal(2, 0), HasSubstr("there is no server 2: expected 0 to 1"));
+  EXPECT_THAT(refusal(1, 2), HasSubstr("no copy 2 that has all that the others have: expected one of 0, 1"));
+  ASSERT_TRUE(controller_.remove({.server = 1, .copy = 0}, now_).ok());
+  EXPECT_EQ(refusal(1, std::nullopt), "copy 1 of server 1 is the only one that has all of it");
+  process->join(1, 2, "shm:e");
+  poll({process.get()});
+  EXPECT_THAT(refusal(1, 1), HasSubstr(": another one joins"));
+  EXPECT_THAT(refusal(1, 2), HasSubstr("no copy 2"));
+  process->has_joined("shm:e");
+  poll({process.get()});
+  EXPECT_TRUE(controller_.may_leave(1, 1, now_).ok());
 }
 
 TEST_F(StoredConfigurationTest, IsDecidedBeforeAnybodyCanKnowIt) {
@@ -245,6 +272,25 @@ TEST_F(StoredConfigurationTest, OneThatHasJoinedWhenTheOthersDieIsEnough) {
   poll({member.get()});
   EXPECT_EQ(member->newest().servers[0], Configuration::Chain{"shm:e"});
   EXPECT_THAT(controller_.take_joined(now_), SizeIs(1));
+}
+
+/// The one that is expected comes after it.
+TEST_F(StoredConfigurationTest, LooksOftenAlsoWhenItHasFoundAnOlderChange) {
+  const auto process = this->process();
+  process->propose(kFirst);
+  poll({process.get()});
+  EXPECT_EQ(process->next_poll(), now_ + milliseconds(50));
+  ASSERT_TRUE(controller_.remove({.server = 0, .copy = 0}, now_).ok());
+  process->expect_change();
+  for (int turn = 0; turn < 10 && process->newest().number < 2; ++turn) {
+    now_ += milliseconds(2);
+    process->poll(now_);
+  }
+  ASSERT_EQ(process->newest().number, 2U);
+  EXPECT_EQ(process->next_poll(), now_ + milliseconds(2));
+  now_ += seconds(1);
+  process->poll(now_);
+  EXPECT_EQ(process->next_poll(), now_ + milliseconds(50));
 }
 
 TEST_F(StoredConfigurationTest, WhatIsNoConfigurationIsPassedOver) {

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
+
+#include "apps/launcher/told_configuration.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -17,55 +17,47 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(FormChainsTest, CopiesAreOnOtherHosts) {
-  // As processes that go to hosts in turn are: the copy of server 0 that comes first is on its host.
-  const std::vector<std::string> two = {"a", "b", "a", "b", "a", "b"};
-  const FormedChains formed = form_chains(two, 2, 1);
-  EXPECT_TRUE(formed.are_apart);
-  EXPECT_THAT(formed.ranks, ElementsAre(ElementsAre(0, 3), ElementsAre(1, 2)));
-  // The only copy that server 1 could have is the first that server 0 would take.
-  const std::vector<std::string> tight = {"a", "b", "c", "b", "w"};
-  const FormedChains moved = form_chains(tight, 2, 1);
-  EXPECT_TRUE(moved.are_apart);
-  EXPECT_THAT(moved.ranks, ElementsAre(ElementsAre(0, 3), ElementsAre(1, 2)));
-}
-
-TEST(FormChainsTest, AsFarAsThereAreHosts) {
-  const std::vector<std::string> one = {"a", "a", "a", "a"};
-  EXPECT_FALSE(form_chains(one, 1, 1).are_apart);
-  EXPECT_THAT(form_chains(one, 1, 1).ranks, ElementsAre(ElementsAre(0, 1)));
-  EXPECT_TRUE(form_chains(one, 2, 0).are_apart);
-  // Two copies of each of two servers on three hosts, whose processes come in any order.
-  std::vector<std::string> hosts = {"c", "a", "a", "b", "b", "c"};
-  std::sort(hosts.begin() + 2, hosts.end());
-  do {
-    const FormedChains formed = form_chains(hosts, 2, 2);
-    std::set<std::uint32_t> all;
-    for (const std::vector<std::uint32_t>& ranks : formed.ranks) {
-      std::set<std::string> of_chain;
-      for (const std::uint32_t rank : ranks) of_chain.insert(hosts[rank]);
-      EXPECT_EQ(of_chain.size(), 3U);
-      all.insert(ranks.begin(), ranks.end());
-    }
-    EXPECT_TRUE(formed.are_apart);
-    EXPECT_EQ(all.size(), hosts.size());
-  } while (std::next_permutation(hosts.begin() + 2, hosts.end()));
-}
-
 /// A rendezvous of which rank 0's side is here, and all others hear at once.
 class FakeNews final : public job::PeerNews {
  public:
   void listen(Listener to) override { listener = std::move(to); }
   void outlive(const std::vector<std::uint32_t>& ranks) override { outlived = ranks; }
   void tell(const std::string& news) override { listener.on_news(news); }
-  void say(const std::string& word) override { listener.on_word(5, word); }
+  void say(const std::string& word) override { listener.on_word(speaker, word); }
   void dismiss(std::uint32_t rank, const std::string& why) override {
     dismissed.push_back(std::to_string(rank) + ": " + why);
   }
 
+  void release(std::uint32_t rank) override { released.push_back(rank); }
+
   Listener listener;
+  std::uint32_t speaker = 5;  ///< whose words these are
   std::vector<std::uint32_t> outlived;
   std::vector<std::string> dismissed;
+  std::vector<std::uint32_t> released;
+};
+
+/// Does as the leader does.
+class FakeLeader final : public Leader::Survival::Host {
+ public:
+  explicit FakeLeader(HostsSuccession& succession) : succession_(succession) {}
+  void lose(std::uint32_t rank, const std::string& why) override {
+    lost.push_back(std::to_string(rank) + ": " + why);
+    next = succession_.go_on_without(rank, why);
+  }
+  void welcome(std::uint32_t rank, Leader::Member member) override {
+    welcomed.push_back(std::to_string(rank) + ": " + member.name);
+  }
+  void note_joined(std::uint32_t rank) override { joined.push_back(rank); }
+  void leave(std::uint32_t rank) override { next = succession_.let_leave(rank); }
+
+  std::vector<std::string> lost;
+  std::vector<std::string> welcomed;
+  std::vector<std::uint32_t> joined;
+  absl::StatusOr<std::string> next = absl::UnknownError("nobody was lost");  ///< after the last loss
+
+ private:
+  HostsSuccession& succession_;
 };
 
 /// Two servers, each with a copy: ranks 0 and 3, 1 and 2.
@@ -78,6 +70,18 @@ class HostsSuccessionTest : public ::testing::Test {
     return ::poll(wanted.data(), wanted.size(), 0) > 0;
   }
   static transport::TimePoint now() { return std::chrono::steady_clock::now(); }
+  [[nodiscard]] const cluster::Configuration& newest() {
+    source_->poll(now());
+    return source_->newest();
+  }
+  /// A process comes in the place of rank 1's, and wants to be a copy.
+  void let_another_come(const std::string& address) {
+    news_.speaker = 1;
+    told_.arrive(4711, "node2");
+    told_.listens_at(address);
+    told_.join();
+    succession_->tell(leader_);
+  }
 
   const RankChains chains_ = {{0, 3}, {1, 2}};
   FakeNews news_;
@@ -85,11 +89,13 @@ class HostsSuccessionTest : public ::testing::Test {
   ToldConfiguration told_{chains_, news_, succession_->listener(),
                           [this](const cluster::Configuration& first) { succession_->begin(first); }};
   const std::shared_ptr<cluster::ConfigurationSource> source_ = told_.source();
+  FakeLeader leader_{*succession_};
 };
 
 TEST_F(HostsSuccessionTest, AllKnowTheFirstConfigurationWhenTheyHaveMet) {
   source_->poll(now());
   EXPECT_EQ(source_->newest().number, 0U);
+  succession_->tell(leader_);
   EXPECT_TRUE(absl::IsFailedPrecondition(succession_->go_on_without(1, "").status()));
   EXPECT_FALSE(succession_->chains());
   meet();
@@ -100,7 +106,7 @@ TEST_F(HostsSuccessionTest, AllKnowTheFirstConfigurationWhenTheyHaveMet) {
   EXPECT_FALSE(source_->ends_who_is_left_out());
   EXPECT_THAT(source_->newest().servers,
               ElementsAre(ElementsAre("place 0", "place 3"), ElementsAre("place 1", "place 2")));
-  EXPECT_THAT(news_.outlived, ElementsAre(3, 1, 2));
+  EXPECT_THAT(news_.outlived, ElementsAre(1, 2, 3));
 }
 
 TEST_F(HostsSuccessionTest, GoesOnWithoutOneThatIsGone) {
@@ -108,18 +114,14 @@ TEST_F(HostsSuccessionTest, GoesOnWithoutOneThatIsGone) {
   EXPECT_FALSE(rings());
   news_.listener.on_gone(1, "it is gone");
   EXPECT_TRUE(rings());
-  const auto losses = succession_->take_losses();
+  succession_->tell(leader_);
   EXPECT_FALSE(rings());
-  ASSERT_EQ(losses.size(), 1U);
-  EXPECT_EQ(losses[0].rank, 1U);
-  const auto next = succession_->go_on_without(1, "server 1 is gone");
-  ASSERT_TRUE(next.ok()) << next.status();
-  EXPECT_EQ(*next, "the run goes on with the last copy of server 1 (configuration 2)");
-  EXPECT_THAT(news_.dismissed, ElementsAre("1: server 1 is gone"));
+  EXPECT_THAT(leader_.lost, ElementsAre("1: is gone: it crashed, was killed, or its host is gone"));
+  ASSERT_TRUE(leader_.next.ok()) << leader_.next.status();
+  EXPECT_EQ(*leader_.next, "the run goes on with the last copy of server 1 (configuration 2)");
+  EXPECT_THAT(news_.dismissed, ElementsAre(HasSubstr("1: is gone")));
   EXPECT_EQ(source_->decided(), 2U);
-  source_->poll(now());
-  EXPECT_THAT(source_->newest().servers,
-              ElementsAre(ElementsAre("place 0", "place 3"), ElementsAre("place 2")));
+  EXPECT_THAT(newest().servers, ElementsAre(ElementsAre("place 0", "place 3"), ElementsAre("place 2")));
   const auto chains = succession_->chains();
   ASSERT_TRUE(chains);
   EXPECT_EQ(chains->number, 2U);
@@ -133,15 +135,14 @@ TEST_F(HostsSuccessionTest, WhoIsSuspectedIsLostOnce) {
   source_->poll(now());
   for (int i = 0; i < 3; ++i) source_->suspect("place 2", "\"silent\"");
   EXPECT_EQ(source_->next_poll(), transport::TimePoint::min());
-  const auto losses = succession_->take_losses();
-  ASSERT_EQ(losses.size(), 1U);
-  EXPECT_EQ(losses[0].rank, 2U);
-  EXPECT_THAT(losses[0].why, HasSubstr("shows no sign of life (\"silent\")"));
+  succession_->tell(leader_);
+  EXPECT_THAT(leader_.lost, ElementsAre("2: shows no sign of life (\"silent\")"));
   source_->suspect("somewhere else", "");
   for (const char* const word :
        {"", "{}", "[1]", "{\"suspect\": 3, \"why\": \"x\"}", "{\"suspect\": \"place 1\"}"})
     news_.listener.on_word(1, word);
-  EXPECT_THAT(succession_->take_losses(), IsEmpty());
+  succession_->tell(leader_);
+  EXPECT_EQ(leader_.lost.size(), 1U);
 }
 
 TEST_F(HostsSuccessionTest, ASuspicionNeverCostsTheLastCopy) {
@@ -150,17 +151,17 @@ TEST_F(HostsSuccessionTest, ASuspicionNeverCostsTheLastCopy) {
   // Both at once, and the one that is surely gone is heard of last.
   source_->suspect("place 2", "silent");
   news_.listener.on_gone(1, "it is gone");
-  const auto losses = succession_->take_losses();
-  ASSERT_EQ(losses.size(), 1U);
-  EXPECT_EQ(losses[0].rank, 1U);
-  ASSERT_TRUE(succession_->go_on_without(1, "").ok());
+  succession_->tell(leader_);
+  EXPECT_THAT(leader_.lost, ElementsAre(HasSubstr("1: is gone")));
   // The last one, and one that has no place any more.
   const std::shared_ptr<cluster::ConfigurationSource> of_another = told_.source();
   of_another->suspect("place 2", "silent");
   of_another->suspect("place 1", "silent");
-  EXPECT_THAT(succession_->take_losses(), IsEmpty());
+  succession_->tell(leader_);
+  EXPECT_EQ(leader_.lost.size(), 1U);
   news_.listener.on_gone(2, "it is gone");
-  EXPECT_EQ(succession_->take_losses().size(), 1U);
+  succession_->tell(leader_);
+  EXPECT_EQ(leader_.lost.size(), 2U);
 }
 
 TEST_F(HostsSuccessionTest, OfTwoThatAreSuspectedAtOnceOneIsKept) {
@@ -168,9 +169,125 @@ TEST_F(HostsSuccessionTest, OfTwoThatAreSuspectedAtOnceOneIsKept) {
   source_->poll(now());
   source_->suspect("place 1", "silent");
   source_->suspect("place 2", "silent");
-  const auto losses = succession_->take_losses();
-  ASSERT_EQ(losses.size(), 1U);
-  EXPECT_EQ(losses[0].rank, 1U);
+  succession_->tell(leader_);
+  EXPECT_THAT(leader_.lost, ElementsAre(HasSubstr("1: shows")));
+}
+
+TEST_F(HostsSuccessionTest, AnotherProcessOfTheRankJoinsAndCanTakeItsPlace) {
+  meet();
+  news_.listener.on_gone(1, "it is gone");
+  let_another_come("place 4");
+  EXPECT_THAT(leader_.welcomed, ElementsAre("1: copy 2 of server 1 (rank 1, pid 4711 on node2)"));
+  EXPECT_THAT(newest().servers[1], ElementsAre("place 2"));
+  EXPECT_EQ(newest().joining_of(1), "place 4");
+  // It is not of the chain yet: the last one of it cannot be lost.
+  EXPECT_TRUE(absl::IsDataLoss(succession_->go_on_without(2, "").status()));
+  const std::shared_ptr<cluster::ConfigurationSource> its_own = told_.source();
+  news_.listener.on_gone(3, "it is gone");
+  news_.speaker = 3;
+  told_.arrive(4712, "node3");
+  its_own->has_joined("place 4");
+  succession_->tell(leader_);
+  EXPECT_THAT(leader_.joined, IsEmpty()) << "that is another one's address";
+  news_.speaker = 1;
+  its_own->has_joined("place 4");
+  succession_->tell(leader_);
+  EXPECT_THAT(leader_.joined, ElementsAre(1));
+  EXPECT_THAT(newest().servers[1], ElementsAre("place 2", "place 4"));
+  news_.listener.on_gone(2, "it is gone, too");
+  succession_->tell(leader_);
+  EXPECT_THAT(newest().servers[1], ElementsAre("place 4"));
+  ASSERT_TRUE(succession_->chains());
+  EXPECT_EQ(succession_->chains()->servers[1][0].rank, 1U);
+  EXPECT_EQ(succession_->chains()->servers[1][0].copy, 2U);
+}
+
+/// Before it has said where it listens, while it joins, and by a suspicion.
+TEST_F(HostsSuccessionTest, OneThatIsGoneBeforeItHasJoinedIsNotMissed) {
+  meet();
+  news_.listener.on_gone(1, "it is gone");
+  news_.speaker = 1;
+  told_.arrive(4711, "node2");
+  news_.listener.on_gone(1, "it is gone");
+  succession_->tell(leader_);
+  EXPECT_TRUE(leader_.next.ok()) << leader_.next.status();
+  EXPECT_EQ(newest().number, 2U);
+  let_another_come("place 4");
+  EXPECT_EQ(newest().joining_of(1), "place 4");
+  news_.listener.on_gone(1, "it is gone");
+  succession_->tell(leader_);
+  EXPECT_TRUE(leader_.next.ok()) << leader_.next.status();
+  EXPECT_EQ(newest().joining_of(1), "");
+  let_another_come("place 5");
+  EXPECT_EQ(newest().joining_of(1), "place 5");
+  source_->suspect("place 5", "it does not come");
+  succession_->tell(leader_);
+  EXPECT_THAT(leader_.lost.back(), HasSubstr("1: shows no sign of life (it does not come)"));
+  EXPECT_EQ(newest().joining_of(1), "");
+  EXPECT_THAT(newest().servers[1], ElementsAre("place 2"));
+}
+
+/// Others would take it for the one that is gone.
+TEST_F(HostsSuccessionTest, AnAddressCountsOnce) {
+  meet();
+  news_.listener.on_gone(1, "it is gone");
+  let_another_come("place 1");
+  EXPECT_THAT(news_.dismissed.back(), HasSubstr("1: another process has been at its address before"));
+  EXPECT_EQ(newest().joining_of(1), "");
+}
+
+TEST_F(HostsSuccessionTest, WhoIsToEndStepsAsideIfAnotherHasAll) {
+  meet();
+  int woken = 0;
+  told_.wake_by([&] { ++woken; });
+  told_.listens_at("place 1");
+  news_.speaker = 1;
+  EXPECT_TRUE(told_.has_place());
+  told_.leave();
+  succession_->tell(leader_);
+  ASSERT_TRUE(leader_.next.ok()) << leader_.next.status();
+  EXPECT_EQ(*leader_.next, "the run goes on with the last copy of server 1 (configuration 2)");
+  EXPECT_THAT(newest().servers[1], ElementsAre("place 2"));
+  EXPECT_FALSE(told_.has_place());
+  EXPECT_EQ(woken, 1);
+  EXPECT_THAT(news_.released, ElementsAre(1));
+  EXPECT_THAT(news_.dismissed, IsEmpty()) << "it ends by itself";
+  // The last one may not; and one that joins is no other one yet.
+  news_.speaker = 2;
+  told_.leave();
+  succession_->tell(leader_);
+  EXPECT_THAT(std::string(leader_.next.status().message()),
+              HasSubstr("copy 1 of server 1 is the only one that has all of it"));
+  EXPECT_FALSE(succession_->is_being_joined(1));
+  let_another_come("place 4");
+  EXPECT_TRUE(succession_->is_being_joined(1));
+  EXPECT_FALSE(succession_->is_being_joined(0));
+  news_.speaker = 2;
+  told_.leave();
+  succession_->tell(leader_);
+  EXPECT_FALSE(leader_.next.ok());
+  told_.source()->has_joined("place 4");
+  news_.speaker = 1;
+  told_.source()->has_joined("place 4");
+  news_.speaker = 2;
+  told_.leave();
+  succession_->tell(leader_);
+  succession_->tell(leader_);
+  EXPECT_EQ(newest().joining_of(1), "");
+}
+
+TEST_F(HostsSuccessionTest, WhoHasNotComeLateCannotJoin) {
+  meet();
+  news_.speaker = 3;
+  told_.listens_at("place 4");
+  told_.join();
+  news_.speaker = 5;
+  told_.arrive(1, "a worker's");
+  told_.listens_at("place 5");
+  told_.join();
+  succession_->tell(leader_);
+  EXPECT_EQ(newest().number, 1U);
+  EXPECT_THAT(leader_.welcomed, IsEmpty());
 }
 
 TEST_F(HostsSuccessionTest, NewsThatAreOldOrNoneChangeNothing) {

@@ -340,17 +340,36 @@ class SurvivalTest : public LeaderTest {
   class OneCopyIsEnough final : public Leader::Survival {
    public:
     void add_descriptors(std::vector<pollfd>& /*wanted*/) const override {}
-    [[nodiscard]] std::vector<Loss> take_losses() override { return std::exchange(losses, {}); }
+    void tell(Host& host) override {
+      for (const auto& [rank, why] : std::exchange(losses, {})) host.lose(rank, why);
+      for (const auto& [rank, member] : std::exchange(newcomers, {})) host.welcome(rank, member);
+      for (const std::uint32_t rank : std::exchange(joined, {})) host.note_joined(rank);
+      for (const std::uint32_t rank : std::exchange(leaving, {})) host.leave(rank);
+    }
+    absl::StatusOr<std::string> let_leave(std::uint32_t rank) override {
+      if (!lost.empty()) return absl::FailedPreconditionError("it is the only one that has all of it");
+      lost = "nobody";
+      return "goes on without rank " + std::to_string(rank);
+    }
+    [[nodiscard]] bool is_being_joined(std::uint32_t /*server*/) override { return somebody_joins; }
     absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) override {
+      without.push_back(rank);
+      if (is_joining) return "is not missed";
       if (!lost.empty()) return absl::DataLossError("server 0 is lost with all its copies");
       lost = why;
       return "goes on without rank " + std::to_string(rank);
     }
     [[nodiscard]] std::optional<Chains> chains() override { return held_chains; }
 
-    std::vector<Loss> losses;
+    std::vector<std::pair<std::uint32_t, std::string>> losses;
+    std::vector<std::pair<std::uint32_t, Leader::Member>> newcomers;
+    std::vector<std::uint32_t> joined;
+    std::vector<std::uint32_t> leaving;
+    bool somebody_joins = false;
     std::optional<Chains> held_chains;
     std::string lost;
+    bool is_joining = false;             ///< who is lost next
+    std::vector<std::uint32_t> without;  ///< that it was to go on without
   };
 
   SurvivalTest() {
@@ -363,11 +382,21 @@ class SurvivalTest : public LeaderTest {
                               secret_, encrypts_);
     leader_->survive_by(survival_);
     address_ = leader_->address();
-    for (const std::uint32_t rank : {0U, 1U, 2U}) {
-      auto connecting = std::async(std::launch::async, [&] { return connect(rank); });
-      while (connecting.wait_for(std::chrono::seconds(0)) != std::future_status::ready) step();
-      links_.push_back(connecting.get());
-    }
+    for (const std::uint32_t rank : {0U, 1U, 2U}) links_.push_back(come(rank));
+  }
+  std::unique_ptr<LeaderLink> come(std::uint32_t rank) {
+    auto connecting = std::async(std::launch::async, [&] { return connect(rank); });
+    while (connecting.wait_for(std::chrono::seconds(0)) != std::future_status::ready) step();
+    return connecting.get();
+  }
+  /// Another process of rank 0 has come, and joins.
+  void replace_rank_0() {
+    links_[0].reset();
+    step_until([&] { return !survival_.lost.empty(); });
+    survival_.newcomers.push_back(
+        {0, {.name = "copy 2 of server 0 (rank 0)", .server = true, .of_server = 0, .pid = 3, .copy = 2}});
+    links_[0] = come(0);
+    survival_.is_joining = true;
   }
   void step() { goes_on_ = leader_->poll(monitor_, std::chrono::milliseconds(10)); }
   void step_until(const std::function<bool()>& condition) {
@@ -396,7 +425,7 @@ TEST_P(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
 }
 
 TEST_P(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
-  survival_.losses.push_back({.rank = 1, .why = "shows no sign of life"});
+  survival_.losses.push_back({1, "shows no sign of life"});
   step_until([&] { return !survival_.lost.empty(); });
   pollfd told = {links_[1]->descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&told, 1, 30'000), 1);
@@ -411,7 +440,7 @@ TEST_P(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
 }
 
 TEST_P(SurvivalTest, EndsWhenNoCopyIsLeftOrAWorkerIsGone) {
-  survival_.losses = {{.rank = 1, .why = "is gone"}, {.rank = 0, .why = "is gone, too"}};
+  survival_.losses = {{1, "is gone"}, {0, "is gone, too"}};
   step_until([&] { return monitor_.failed(); });
   EXPECT_THAT(std::string(monitor_.failure().message()),
               HasSubstr("server 0 (rank 0) is gone, too; server 0 is lost with all its copies"));
@@ -427,6 +456,88 @@ TEST_P(SurvivalTest, WhoServesAndDoesNotEndIsLeftOut) {
   links_[0]->send(job::EndedMessage{0});
   step_until([&] { return !goes_on_; });
   EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+}
+
+TEST_P(SurvivalTest, WhoWantsToLeaveGoesWithoutAWord) {
+  survival_.leaving = {0};
+  step_until([&] { return !survival_.lost.empty(); });
+  EXPECT_EQ(monitor_.status().failovers, 1U);
+  pollfd told = {links_[0]->descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&told, 1, 100), 0) << "it ends by itself";
+  links_[0].reset();
+  links_[1]->send(job::EndedMessage{0});
+  links_[2]->send(job::EndedMessage{0});
+  step_until([&] { return !goes_on_; });
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+  EXPECT_EQ(leader_->signal(), 0);
+}
+
+TEST_P(SurvivalTest, WhenTheLastCopyIsToEndTheRunWaitsForOneThatJoinsOrEnds) {
+  survival_.lost = "one before";
+  survival_.somebody_joins = true;
+  survival_.leaving = {0};
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(leader_->signal(), 0);
+  survival_.lost.clear();  // it has joined
+  step();
+  EXPECT_EQ(survival_.lost, "nobody");
+  EXPECT_EQ(leader_->signal(), 0);
+  survival_.somebody_joins = false;
+  survival_.leaving = {1};
+  step();
+  EXPECT_EQ(leader_->signal(), SIGTERM);
+  links_[0].reset();
+  for (const std::size_t rank : {1U, 2U}) links_[rank]->send(job::EndedMessage{128 + SIGTERM});
+  step_until([&] { return !goes_on_; });
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+}
+
+TEST_P(SurvivalTest, OneThatComesInItsPlaceIsAsTheOthersWhenItHasJoined) {
+  replace_rank_0();
+  survival_.joined = {0};
+  step();
+  survival_.is_joining = false;
+  ASSERT_EQ(monitor_.status().joins, 1U);
+  links_[0]->send(job::FailedMessage{absl::ResourceExhaustedError("too much")});
+  step_until([&] { return monitor_.failed(); });
+  EXPECT_EQ(monitor_.failure().message(), "copy 2 of server 0 (rank 0): too much");
+}
+
+/// It says why, it ends, it dies: all of that as often as it likes.
+TEST_P(SurvivalTest, WhateverBecomesOfOneThatJoinsTheRunGoesOn) {
+  for (int round = 0; round < 3; ++round) {
+    if (round == 0) {
+      replace_rank_0();
+    } else {
+      survival_.newcomers.push_back(
+          {0, {.name = "copy 3 of server 0 (rank 0)", .server = true, .of_server = 0}});
+      links_[0] = come(0);
+    }
+    survival_.without.clear();
+    if (round == 0) links_[0]->send(job::FailedMessage{absl::ResourceExhaustedError("too much")});
+    if (round < 2) links_[0]->send(job::SignaledMessage{SIGTERM});
+    if (round < 2) links_[0]->send(job::EndedMessage{128 + SIGTERM});
+    if (round == 2) links_[0].reset();
+    step_until([&] { return !survival_.without.empty(); });
+    EXPECT_THAT(survival_.without, ::testing::ElementsAre(0));
+  }
+  links_[1]->send(job::EndedMessage{0});
+  links_[2]->send(job::EndedMessage{0});
+  step_until([&] { return !goes_on_; });
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+  EXPECT_EQ(leader_->signal(), 0);
+}
+
+TEST_P(SurvivalTest, NobodyWaitsForOneThatJoinsWhenAllWorkersHaveEnded) {
+  replace_rank_0();
+  survival_.without.clear();
+  links_[1]->send(job::EndedMessage{0});
+  links_[2]->send(job::EndedMessage{0});
+  step_until([&] { return !goes_on_; });
+  EXPECT_THAT(survival_.without, ::testing::ElementsAre(0)) << "it is told to end";
+  EXPECT_FALSE(leader_->abandoned());
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+  EXPECT_FALSE(links_[0]->lost()) << "it was told to stop";
 }
 
 TEST_P(SurvivalTest, EndsWithAWorker) {

@@ -1,0 +1,142 @@
+#include "apps/launcher/told_configuration.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "cluster/word.hpp"
+
+namespace verbena::apps {
+namespace {
+
+/// Until a process looks for another configuration, which it has in its memory by then.
+constexpr auto kUsualInterval = std::chrono::milliseconds(50);
+constexpr auto kShortInterval = std::chrono::milliseconds(2);
+
+}  // namespace
+
+class ToldConfiguration::Source final : public cluster::ConfigurationSource {
+ public:
+  explicit Source(ToldConfiguration& told) : told_(told) {}
+
+  [[nodiscard]] const cluster::Configuration& newest() const override { return newest_; }
+  [[nodiscard]] std::uint64_t decided() const override {
+    return told_.number_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] bool ends_who_is_left_out() const override { return false; }
+  void poll(transport::TimePoint now) override {
+    if (decided() != newest_.number) {
+      const std::lock_guard lock(told_.mutex_);
+      newest_ = told_.newest_;
+      expects_change_ = false;
+      changed_at_ = now;
+      suspects_.clear();  // one that had no other copy may have one now
+    }
+    const bool waits = expects_change_ || newest_.number == 0 || now < changed_at_ + cluster::kTimeOfChange;
+    next_poll_ = now + (waits ? kShortInterval : kUsualInterval);
+  }
+  [[nodiscard]] transport::TimePoint next_poll() const override { return next_poll_; }
+  void expect_change() override {
+    expects_change_ = true;
+    next_poll_ = transport::TimePoint::min();
+  }
+  void suspect(const std::string& address, const std::string& why) override {
+    expect_change();
+    if (suspects_.insert(address).second)
+      told_.news_.say(cluster::encode(cluster::Suspicion{.address = address, .why = why}));
+  }
+  void has_joined(const std::string& address) override {
+    told_.news_.say(cluster::encode(cluster::HasJoined{.address = address}));
+  }
+
+ private:
+  ToldConfiguration& told_;
+  cluster::Configuration newest_;
+  bool expects_change_ = false;
+  std::set<std::string> suspects_;  ///< that were told since the newest configuration
+  transport::TimePoint changed_at_ = transport::TimePoint::min();
+  transport::TimePoint next_poll_ = transport::TimePoint::min();
+};
+
+ToldConfiguration::ToldConfiguration(RankChains chains, job::PeerNews& news, job::PeerNews::Listener rest,
+                                     std::function<void(const cluster::Configuration& first)> on_begin)
+    : chains_(std::move(chains)), news_(news), on_begin_(std::move(on_begin)) {
+  rest.on_news = [this](std::string_view text) {
+    const absl::StatusOr<cluster::Configuration> told = cluster::decode_configuration(text);
+    if (told.ok() && told->servers.size() == chains_.size()) return take(*told);
+    spdlog::warn("rank 0 has told a configuration that cannot be understood: {}",
+                 told.ok() ? "it is of other servers" : std::string(told.status().message()));
+  };
+  news_.listen(std::move(rest));
+}
+
+ToldConfiguration::~ToldConfiguration() {
+  news_.listen({});
+}
+
+void ToldConfiguration::take(const cluster::Configuration& configuration) {
+  const std::lock_guard lock(mutex_);
+  if (configuration.number <= newest_.number) return;
+  newest_ = configuration;
+  number_.store(newest_.number, std::memory_order_release);
+  wake_();
+}
+
+void ToldConfiguration::begin(const std::vector<std::string>& addresses) {
+  cluster::Configuration first{.number = 1, .servers = {}, .joining = {}};
+  for (const std::vector<std::uint32_t>& ranks : chains_) {
+    cluster::Configuration::Chain& chain = first.servers.emplace_back();
+    for (const std::uint32_t rank : ranks) chain.push_back(addresses[rank]);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(has_begun_, true)) return;
+  }
+  if (on_begin_) on_begin_(first);
+  take(first);
+}
+
+std::shared_ptr<cluster::ConfigurationSource> ToldConfiguration::source() {
+  return std::make_shared<Source>(*this);
+}
+
+void ToldConfiguration::arrive(std::uint32_t pid, const std::string& host) {
+  news_.say(cluster::encode(cluster::Arrival{.pid = pid, .host = host}));
+}
+
+void ToldConfiguration::listens_at(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  own_address_ = address;
+}
+
+void ToldConfiguration::wake_by(std::function<void()> wake) {
+  const std::lock_guard lock(mutex_);
+  wake_ = std::move(wake);
+}
+
+void ToldConfiguration::join() {
+  std::string own;
+  {
+    const std::lock_guard lock(mutex_);
+    own = own_address_;
+  }
+  news_.say(cluster::encode(cluster::WantsToJoin{.address = own}));
+}
+
+void ToldConfiguration::leave() {
+  news_.say(cluster::encode(cluster::WantsToLeave{}));
+}
+
+bool ToldConfiguration::has_place() {
+  const std::lock_guard lock(mutex_);
+  for (std::uint32_t server = 0; server < newest_.servers.size(); ++server) {
+    const cluster::Configuration::Chain all = newest_.all_of(server);
+    if (std::find(all.begin(), all.end(), own_address_) != all.end()) return true;
+  }
+  return false;
+}
+
+}  // namespace verbena::apps

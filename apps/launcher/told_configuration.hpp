@@ -1,0 +1,68 @@
+// How a process of a job on several hosts hears of configurations (cluster/configuration.hpp), where nobody
+// can end a process on another host: one that is left out of a configuration may go on
+// (docs/decisions/0055-copies-on-several-hosts.md).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "apps/launcher/rank_chains.hpp"
+#include "cluster/configuration.hpp"
+#include "job/peer_news.hpp"
+
+namespace verbena::apps {
+
+/// How a process hears of the job's configurations: at the rendezvous, from rank 0. Thread safety: any thread
+/// may call; each source belongs to one thread. It must outlive its sources.
+class ToldConfiguration {
+ public:
+  /// `rest`: what else is heard there (on_news is its own). `on_begin`: is told of the first configuration.
+  ToldConfiguration(RankChains chains, job::PeerNews& news, job::PeerNews::Listener rest = {},
+                    std::function<void(const cluster::Configuration& first)> on_begin = {});
+  ~ToldConfiguration();
+  ToldConfiguration(const ToldConfiguration&) = delete;
+  ToldConfiguration& operator=(const ToldConfiguration&) = delete;
+
+  /// The processes have met: where those listen that are servers or copies, by rank. Makes the first
+  /// configuration, which all processes make alike. May be said again.
+  void begin(const std::vector<std::string>& addresses);
+  std::shared_ptr<cluster::ConfigurationSource> source();
+
+  // Of a process that comes while the job runs, in the place of one that has died: begin() is not for it.
+  /// This process has come, from that host.
+  void arrive(std::uint32_t pid, const std::string& host);
+  /// Where it listens: it wants to become a copy of the server that its rank has.
+  void join();
+
+  // Of a server's or a copy's process.
+  void listens_at(const std::string& address);
+  /// Is called when there is another configuration, by any thread, which it must not hold up.
+  void wake_by(std::function<void()> wake);
+  /// This process is to end, and asks for another copy to take its place. If that may be, there is a
+  /// configuration without it.
+  void leave();
+  /// The newest configuration names it.
+  [[nodiscard]] bool has_place();
+
+ private:
+  class Source;
+
+  void take(const cluster::Configuration& configuration);
+
+  const RankChains chains_;
+  job::PeerNews& news_;
+  const std::function<void(const cluster::Configuration& first)> on_begin_;
+  std::mutex mutex_;
+  std::string own_address_;
+  std::function<void()> wake_ = [] {};
+  bool has_begun_ = false;
+  cluster::Configuration newest_;
+  std::atomic<std::uint64_t> number_ = 0;  ///< newest_'s
+};
+
+}  // namespace verbena::apps

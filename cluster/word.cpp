@@ -1,0 +1,82 @@
+#include "cluster/word.hpp"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace verbena::cluster {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kSuspect = "suspect";
+constexpr const char* kWhy = "why";
+constexpr const char* kArrived = "arrived";
+constexpr const char* kHost = "host";
+constexpr const char* kWantsToJoin = "wants to join";
+constexpr const char* kHasJoined = "has joined";
+constexpr const char* kWantsToLeave = "wants to leave";
+
+Json json_of(const Suspicion& suspicion) {
+  return {{kSuspect, suspicion.address}, {kWhy, suspicion.why}};
+}
+Json json_of(const Arrival& arrival) {
+  return {{kArrived, arrival.pid}, {kHost, arrival.host}};
+}
+Json json_of(const WantsToJoin& wish) {
+  return {{kWantsToJoin, wish.address}};
+}
+Json json_of(const HasJoined& joined) {
+  return {{kHasJoined, joined.address}};
+}
+
+Json json_of(const WantsToLeave& /*wish*/) {
+  return {{kWantsToLeave, true}};
+}
+
+std::optional<std::string> text_in(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_string()) return std::nullopt;
+  return found->get<std::string>();
+}
+
+std::optional<std::uint32_t> number_in(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_number_unsigned()) return std::nullopt;
+  const auto number = found->get<std::uint64_t>();
+  if (number > std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
+  return static_cast<std::uint32_t>(number);
+}
+
+}  // namespace
+
+std::string encode(const Word& word) {
+  const Json json = std::visit([](const auto& one) { return json_of(one); }, word);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<Word> decode_word(std::string_view text) {
+  constexpr std::size_t kMostBytes = 16 << 10;
+  const auto wrong = [] {
+    return absl::InvalidArgumentError(
+        "a word about configurations: expected a suspicion, an arrival, a wish to join or leave, or that it "
+        "has joined");
+  };
+  if (text.size() > kMostBytes) return wrong();
+  // The parser's own limit of depth is the stack.
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 1; };
+  const Json json = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
+  if (!json.is_object()) return wrong();
+  const std::optional<std::string> suspect = text_in(json, kSuspect);
+  const std::optional<std::string> why = text_in(json, kWhy);
+  if (suspect && why) return Suspicion{.address = *suspect, .why = *why};
+  const std::optional<std::uint32_t> arrived = number_in(json, kArrived);
+  const std::optional<std::string> host = text_in(json, kHost);
+  if (arrived && host) return Arrival{.pid = *arrived, .host = *host};
+  if (const auto wants = text_in(json, kWantsToJoin)) return WantsToJoin{.address = *wants};
+  if (const auto joined = text_in(json, kHasJoined)) return HasJoined{.address = *joined};
+  if (json.contains(kWantsToLeave)) return WantsToLeave{};
+  return wrong();
+}
+
+}  // namespace verbena::cluster
