@@ -164,6 +164,7 @@ class NetworkRendezvous::Talk {
     const std::lock_guard lock(mutex_);
     return notes_.get(rank, key);
   }
+  [[nodiscard]] bool ends_this_process() const { return ends_this_process_; }
   bool is_late() {
     const std::lock_guard lock(mutex_);
     return is_late_;
@@ -210,7 +211,7 @@ class NetworkRendezvous::Talk {
     } else if (const auto news = text_in(object, "news")) {
       if (listener_.on_news) listener_.on_news(*news);
     } else if (const auto reason = text_in(object, "dismissed")) {
-      end_as_dismissed(*reason);
+      end_this_process(", and its job goes on without it", *reason);
     } else if (object.is_object() && object.contains("late")) {
       is_late_ = true;
     } else if (object.is_object() && object.contains("bye")) {
@@ -233,11 +234,13 @@ class NetworkRendezvous::Talk {
     }
     trouble_.Update(absl::UnavailableError(why));
   }
-  void end(const std::string& why) {
+  void end(const std::string& why) { end_this_process(" with the others of its job", why); }
+  void end_this_process(std::string_view how, const std::string& why) {
     if (!is_watched_ || is_leaving_) return;
     is_watched_ = false;
     if (options_.end) return options_.end(why);
-    show(fmt::format("verbena: this process ends with the others of its job: {}", why));
+    show(fmt::format("verbena: this process ends{}: {}", how, why));
+    ends_this_process_ = true;
     ::kill(::getpid(), SIGTERM);
     dies_at_ = Clock::now() + kPoliteness;
   }
@@ -246,21 +249,14 @@ class NetworkRendezvous::Talk {
     if (options_.show) return options_.show(line);
     fmt::print(stderr, "{}\n", line);
   }
-  void end_as_dismissed(const std::string& why) {
-    if (!is_watched_ || is_leaving_) return;
-    is_watched_ = false;
-    if (options_.end) return options_.end(why);
-    show(fmt::format("verbena: this process ends, and its job goes on without it: {}", why));
-    ::kill(::getpid(), SIGTERM);
-    dies_at_ = Clock::now() + kPoliteness;
-  }
 
   const Options options_;
   const std::unique_ptr<transport::Transport> transport_;
   PeerNews::Listener listener_;
   bool is_watched_ = true;  ///< the end of another process ends this one
-  std::string lost_;        ///< who is gone, and why; empty: nobody
-  TimePoint ends_at_{};     ///< if somebody is lost
+  std::atomic<bool> ends_this_process_ = false;
+  std::string lost_;     ///< who is gone, and why; empty: nobody
+  TimePoint ends_at_{};  ///< if somebody is lost
 
  private:
   void run() {
@@ -717,6 +713,10 @@ absl::Status NetworkRendezvous::fence(milliseconds patience, const Stopped& stop
 
 absl::StatusOr<std::string> NetworkRendezvous::get(std::uint32_t rank, const std::string& key) {
   return talk_->get(rank, key);
+}
+
+bool NetworkRendezvous::ends_this_process() const {
+  return talk_->ends_this_process();
 }
 
 bool NetworkRendezvous::is_late() const {

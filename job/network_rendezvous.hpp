@@ -78,6 +78,7 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   void abort(int exit_status, const std::string& why) override;
   PeerNews* news() override { return this; }
   [[nodiscard]] bool is_late() const override;
+  [[nodiscard]] bool ends_this_process() const override;
 
  private:
   void listen(Listener listener) override;

@@ -63,6 +63,8 @@ class PeerRendezvous : public Rendezvous {
   /// The job runs already, and this process has come in the place of one that has died: it meets nobody, and
   /// hears at each fence what those have told one another who have met. Known after the first fence.
   [[nodiscard]] virtual bool is_late() const { return false; }
+  /// It has asked this process to end, by SIGTERM. Any thread may ask.
+  [[nodiscard]] virtual bool ends_this_process() const { return false; }
 
  protected:
   using Rendezvous::Rendezvous;

@@ -59,6 +59,8 @@ void Absences::give_up_waiting() {
   first_end_ = transport::TimePoint::max();
   for (Peer* const worker : workers_) {
     if (worker == nullptr || worker->absence.until == transport::TimePoint::max()) continue;
+    if (host_.waits_for_workers())
+      worker->absence.until = now + transport::mending_time(options_.silence_timeout_ms);
     if (now >= worker->absence.until) {
       worker->absence.until = transport::TimePoint::max();
       host_.go_on_without(*worker, absl::UnavailableError(worker->absence.because));

@@ -35,6 +35,8 @@ class Absences {
     [[nodiscard]] virtual bool has_failed() const = 0;
     [[nodiscard]] virtual bool has_rows_that_move() const = 0;
     virtual void fail(const absl::Status& because) = 0;
+    /// What workers say does not count yet: one that is back has to wait for that.
+    [[nodiscard]] virtual bool waits_for_workers() const = 0;
     /// Nobody comes back, or takes its place.
     virtual void go_on_without(Peer& worker, const absl::Status& why) = 0;
   };

@@ -105,7 +105,9 @@ void Chain::check_patience(transport::TimePoint now) {
     // The job can do without it.
     return source_->suspect(follower_address_, "it joins, and does not come");
   }
-  if (waits <= kPatience) {
+  const std::chrono::milliseconds of_silence(std::uint64_t{6} * options_.silence_timeout_ms);
+  const auto patience = std::max<transport::Duration>(kPatience, of_silence);
+  if (waits <= patience) {
     // Nobody else watches it: the copy that it has followed is gone. It may be busy with one that joins. On
     // one host it is ended if it is stopped.
     const std::uint64_t times = newest.joining_of(options_.rank).empty() ? 2 : 4;
@@ -116,7 +118,7 @@ void Chain::check_patience(transport::TimePoint now) {
   }
   host_.fail(absl::UnavailableError(
       fmt::format("a copy of server {} has waited {} s for {}", options_.rank,
-                  std::chrono::duration_cast<std::chrono::seconds>(kPatience).count(), waits_for_)));
+                  std::chrono::duration_cast<std::chrono::seconds>(patience).count(), waits_for_)));
 }
 
 /// To one that joins.

@@ -182,6 +182,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   // Absences::Host
   [[nodiscard]] bool has_failed() const override { return !status_.ok(); }
   [[nodiscard]] bool has_rows_that_move() const override;
+  [[nodiscard]] bool waits_for_workers() const override { return chain_.waits_for_workers(); }
   void go_on_without(Peer& worker, const absl::Status& why) override;
 
   void refill_budgets();

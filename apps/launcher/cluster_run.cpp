@@ -200,6 +200,10 @@ absl::Status ClusterProcess::learn_of_others() {
   run_.job.transport.secret = *std::move(secret);
   const absl::StatusOr<std::string> leaders_plan = rendezvous.get(0, kPlan);
   if (!leaders_plan.ok()) return leaders_plan.status();
+  if (is_late() && plan() != *leaders_plan) {  // the others know only what the one before it was to run
+    return absl::InvalidArgumentError(
+        fmt::format("rank {} is to run {}, and rank 0 {}: expected the same", rank(), plan(), *leaders_plan));
+  }
   for (std::uint32_t other = 0; other < rendezvous.size(); ++other) {
     const absl::StatusOr<std::string> others_plan = rendezvous.get(other, kPlan);
     if (!others_plan.ok()) return others_plan.status();
@@ -353,8 +357,9 @@ absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const st
 }
 
 /// A server's process that is to end lets its copy take its place, unless it is asked twice. One that has no
-/// place yet just ends.
+/// place yet just ends, and so does one that the others end.
 bool ClusterProcess::asks_to_leave(int signal) {
+  if (cluster_.rendezvous.ends_this_process()) return false;
   const bool may_leave = told_ != nullptr && others_.members[rank()].server && !leads() && told_->has_place();
   if (!may_leave || signal != SIGTERM || std::exchange(has_asked_to_leave_, true)) return false;
   told_->leave();

@@ -445,6 +445,8 @@ void Leader::hear_members(RunMonitor& monitor) {
     }
     seat.gone |= !open.value_or(false);
   }
+  std::erase_if(former_,
+                [](LineChannel& channel) { return !channel.read([](std::string_view) {}).value_or(false); });
   if (!workers_left_at_ && all_over(true)) workers_left_at_ = Clock::now();
   if (workers_left_at_) end_those_that_join();
 }

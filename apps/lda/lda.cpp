@@ -272,7 +272,6 @@ absl::Status Lda::check_options() const {
   if (topics_ < 1 || topics_ > static_cast<std::int64_t>(kMaxTopics)) {
     return invalid(fmt::format("--topics: expected 1 to {}", kMaxTopics), topics_);
   }
-  if (training_.iterations < 1) return invalid("--iterations: expected 1 or more", training_.iterations);
   if (!is_prior(training_.alpha)) {
     return invalid(fmt::format("--alpha: expected {} to {}", kLeastPrior, kMostPrior), training_.alpha);
   }

@@ -389,7 +389,6 @@ absl::Status MatrixFactorization::check_options() const {
   if (rank_ < 1 || rank_ > kMaxRank) {
     return invalid(fmt::format("--rank: expected 1 to {}", kMaxRank), rank_);
   }
-  if (training_.iterations < 1) return invalid("--iterations: expected 1 or more", training_.iterations);
   if (!(training_.learning_rate > 0) || !std::isfinite(training_.learning_rate)) {
     return invalid("--learning-rate: expected a number above 0", training_.learning_rate);
   }

@@ -216,7 +216,7 @@ TEST_F(ExperimentTest, WhatCannotBeIsOneLine) {
   verbena::testing::write_file(folder_.path("file"), "");
   verbena::testing::write_file(folder_.path("bad"), "1\t2\n");
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"experiment", "nonesuch"}, "nonesuch (see verbena experiment --help)"},
+      {{"experiment", "nonesuch"}, "there is no nonesuch; expected staleness"},
       {{"experiment", "staleness", "--workers", "1"}, "--workers: a whole number from 2"},
       {{"experiment", "staleness", "--iterations", "0"}, "--iterations: a whole number from 1"},
       {{"experiment", "stragglers", "--models", "bsp,best"}, "unknown consistency \"best\""},

@@ -550,7 +550,7 @@ TEST_F(LdaTest, RefusesImpossibleOptions) {
   };
   EXPECT_EQ(refusal({"--topics", "0"}), "--topics: expected 1 to 65535, found 0");
   EXPECT_EQ(refusal({"--topics", "65536"}), "--topics: expected 1 to 65535, found 65536");
-  EXPECT_EQ(refusal({"--iterations", "0"}), "--iterations: expected 1 or more, found 0");
+  EXPECT_THAT(refusal({"--iterations", "0"}), HasSubstr("--iterations: a whole number from 1 to "));
   EXPECT_THAT(refusal({"--alpha", "0"}), HasSubstr("--alpha: expected"));
   EXPECT_THAT(refusal({"--alpha", "nan"}), HasSubstr("--alpha: a number is expected"));
   EXPECT_THAT(refusal({"--beta", "-1"}), HasSubstr("--beta: expected"));

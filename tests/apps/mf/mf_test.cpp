@@ -353,7 +353,7 @@ TEST_F(MfTest, RefusesImpossibleOptions) {
   const Refusals refusals = {
       {{"--rank", "0"}, "--rank: expected 1 to 65535, found 0"},
       {{"--rank", "100000"}, "--rank: expected 1 to 65535"},
-      {{"--iterations", "0"}, "--iterations: expected 1 or more, found 0"},
+      {{"--iterations", "0"}, "--iterations: a whole number from 1 to "},
       {{"--learning-rate", "0"}, "--learning-rate: expected a number above 0, found 0"},
       {{"--learning-rate", "nan"}, "--learning-rate"},
       {{"--decay", "1.5"}, "--decay"},
