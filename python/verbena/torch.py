@@ -81,7 +81,7 @@ def _tensor(array: Any) -> torch.Tensor:
 
 
 # Of an anchor, which has no values.
-_NO_GRADIENT = torch.zeros(0)
+_NO_GRADIENT = torch.zeros(0, device="cpu")
 
 
 def _dtype_name(dtype: torch.dtype) -> str:
@@ -380,7 +380,7 @@ class _TableLayer(torch.nn.Module):
         use = _Use(bags, self._factor)
         # What makes autograd ask for the gradient of what the table gives. It is no parameter, so it is no optimizer's.
         # Only where gradients are accumulated its hook is called: torch.autograd.grad() asks, and changes nothing.
-        anchor = torch.zeros(0, requires_grad=not self._is_frozen)
+        anchor = torch.zeros(0, device="cpu", requires_grad=not self._is_frozen)
         if anchor.requires_grad:
             anchor.register_hook(use.push)
         pooled: torch.Tensor = _Pooled.apply(anchor, use) if weights is None else _Weighted.apply(anchor, weights, use)

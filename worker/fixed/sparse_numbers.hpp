@@ -27,17 +27,21 @@ class SparseNumbers {
   void prefetch(std::uint64_t key) const {
     if (!places_.empty()) base::prefetch_to_write(&places_[home(key)]);
   }
-  /// `number`: not 0. Throws std::bad_alloc.
+  /// `number`: not 0. Throws std::bad_alloc, if the key has none yet.
   void set(std::uint64_t key, std::uint32_t number) {
     if (find_or_set(key, number) != 0) places_[place_of(key)].number = number;
   }
   /// find() in one step with set(), if it has none. Returns what find() would have. Throws std::bad_alloc.
   std::uint32_t find_or_set(std::uint64_t key, std::uint32_t number) {
-    if (2 * (taken_ + 1) > places_.size()) [[unlikely]]
-      move_to(std::max(kFewestPlaces, 2 * places_.size()));
-    Place& place = places_[place_of(key)];
-    if (place.generation == generation_) return place.number;
-    place = {key, number, generation_};
+    if (places_.empty()) [[unlikely]]
+      move_to(kFewestPlaces);
+    std::size_t at = place_of(key);
+    if (places_[at].generation == generation_) return places_[at].number;
+    if (2 * (taken_ + 1) > places_.size()) [[unlikely]] {
+      move_to(2 * places_.size());
+      at = place_of(key);
+    }
+    places_[at] = {key, number, generation_};
     ++taken_;
     return 0;
   }
