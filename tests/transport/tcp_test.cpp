@@ -870,7 +870,7 @@ TEST_F(TcpHostileStreamTest, MorePiecesThanThePayloadEndTheConnection) {
 TEST_F(TcpHostileStreamTest, APieceOfNothingEndsTheConnection) {
   announce(write_key_.key, 2048);
   send_piece(0, 0, 0, 0, std::byte{1});
-  expect_end("not of its payload");
+  expect_end("no piece on a further stream");
 }
 
 TEST_F(TcpHostileStreamTest, APieceOfWhatHasComeEndsTheConnection) {
@@ -1029,7 +1029,8 @@ TEST_P(TcpStreamsTest, WhatIsLongIsSpreadOverAll) {
   ASSERT_EQ(client_->connection->post({&write, 1}), 1U);
   ASSERT_TRUE(pump({&*client_, &*server_}, [&] { return server_->count(Kind::kNotification) == 1; }));
   const std::chrono::duration<double> write_time = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(write_time.count(), 0.6 * kBytes / 20e6);
+  // One stream alone cannot be as fast, however fast this host is.
+  EXPECT_LT(write_time.count(), 0.9 * kBytes / 20e6);
   auto to = client_->region(kBytes, Access::kLocal);
   client_->seen.clear();
   const WorkRequest read = {.opcode = Opcode::kRead,
@@ -1040,7 +1041,7 @@ TEST_P(TcpStreamsTest, WhatIsLongIsSpreadOverAll) {
   ASSERT_TRUE(pump({&*client_, &*server_}, [&] { return client_->connection->post({&read, 1}) == 1; }));
   ASSERT_TRUE(pump({&*client_, &*server_}, [&] { return client_->count(Kind::kCompletion) == 1; }));
   const std::chrono::duration<double> both_times = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(both_times.count() - write_time.count(), 0.6 * kBytes / 20e6);
+  EXPECT_LT(both_times.count() - write_time.count(), 0.9 * kBytes / 20e6);
   for (std::size_t at = 0; at < kBytes; at += 8) {
     ASSERT_EQ(value_at<std::uint64_t>(drop->bytes(), at), at);
     ASSERT_EQ(value_at<std::uint64_t>(to->bytes(), at), ~at);

@@ -19,6 +19,7 @@ namespace {
 
 /// For the others to bring what was sent before one broke, or was closed.
 constexpr auto kGrace = std::chrono::milliseconds(500);
+constexpr int kQuietLooks = 2;
 
 absl::Status of_one(const absl::Status& status) {
   return absl::Status(status.code(), fmt::format("one of its streams: {}", std::string(status.message())));
@@ -59,8 +60,9 @@ void FurtherStreams::open(const sockaddr_storage& place, const ConnectionId& id,
 }
 
 bool FurtherStreams::is_opening() const {
-  return !openings_.empty() ||
-         std::ranges::any_of(streams_, [](const Stream& each) { return !each.is_ready && !each.broken_at; });
+  return !openings_.empty() || std::ranges::any_of(streams_, [](const Stream& each) {
+    return !each.is_ready && !each.broken_at && !each.is_done_without;
+  });
 }
 
 void FurtherStreams::on_ready(Opening& opening) {
@@ -74,7 +76,7 @@ void FurtherStreams::on_ready(Opening& opening) {
   if (status.ok()) {
     Channel channel = opening.approach.take().channel;
     hub_.sockets.remove(std::exchange(opening.number, 0), channel.socket());
-    status = add(std::move(channel));
+    status = add(std::move(channel), /*is_ours=*/true);
   }
   if (!status.ok()) spdlog::debug("a further stream cannot be had: {}", std::string(status.message()));
   end(opening);
@@ -86,8 +88,9 @@ void FurtherStreams::end(Opening& opening) {
   if (!is_opening()) user_.on_streams_opened();
 }
 
-absl::Status FurtherStreams::add(Channel channel) {
+absl::Status FurtherStreams::add(Channel channel, bool is_ours) {
   Stream& stream = streams_.emplace_back(*this, std::move(channel), hub_.options.max_message_bytes);
+  stream.is_ours = is_ours;
   const absl::StatusOr<std::uint64_t> number = hub_.sockets.add(stream.channel.socket(), stream);
   if (!number.ok()) {
     streams_.pop_back();
@@ -102,14 +105,29 @@ absl::Status FurtherStreams::add(Channel channel) {
 }
 
 absl::Status FurtherStreams::shake_hands(Stream& stream) {
-  if (stream.is_ready) return absl::OkStatus();
+  if (stream.is_ready || stream.is_done_without) return absl::OkStatus();
   const std::ptrdiff_t result = stream.channel.shake_hands();
   if (result == -EAGAIN) return absl::OkStatus();
-  if (result < 0) return of_one(has_gone(static_cast<int>(-result)));
-  stream.is_ready = true;
-  ++ready_;
+  if (result == -EBADMSG) return of_one(has_gone(EBADMSG));
+  if (result < 0) {
+    // Nothing was sent over it.
+    spdlog::debug("a further stream cannot be had: {}",
+                  std::string(has_gone(static_cast<int>(-result)).message()));
+    stream.is_done_without = true;
+    hub_.sockets.remove(std::exchange(stream.number, 0), stream.channel.socket());
+  } else {
+    stream.is_ready = true;
+    if (stream.is_ours) {
+      make_usable(stream);
+      stream.writer.add({.kind = FrameKind::kProbe});  // so that the peer knows that it is here
+    }
+  }
   if (!is_opening()) user_.on_streams_opened();
   return absl::OkStatus();
+}
+
+void FurtherStreams::make_usable(Stream& stream) {
+  if (!std::exchange(stream.is_usable, true)) ++usable_;
 }
 
 void FurtherStreams::on_ready(Stream& stream) {
@@ -190,7 +208,7 @@ int FurtherStreams::send() {
   std::size_t refusals = 0;  // one after the other
   for (std::size_t total = 0; refusals < streams_.size() && total < FrameWriter::kMostSentBytes;) {
     Stream& stream = streams_[next_to_send_++ % streams_.size()];
-    if (stream.is_full || (stream.writer.empty() && !assign_piece(stream))) {
+    if (stream.is_full || (stream.writer.empty() && !(stream.is_usable && assign_piece(stream)))) {
       ++refusals;
       continue;
     }
@@ -215,18 +233,18 @@ void FurtherStreams::await(const Frame& header) {
 
 /// Whether the piece is of the payload that is awaited. False: of a later one.
 absl::StatusOr<bool> FurtherStreams::is_due(const Frame& piece) const {
-  if (piece.kind != FrameKind::kPiece) return nonsense("no piece on a further stream");
+  if (piece.kind != FrameKind::kPiece || piece.length == 0) return nonsense("no piece on a further stream");
   const auto ahead = static_cast<std::int32_t>(piece.value - static_cast<std::uint32_t>(received_));
   if (ahead < 0) return nonsense("a piece of what has come already");
   if (ahead > 0 || !is_awaiting_) return false;
   const std::uint64_t offset = piece.address - awaited_.address;
   const bool is_inside = offset <= awaited_.length && piece.length <= awaited_.length - offset;
-  if (!is_inside || piece.length == 0 || piece.length > unclaimed_)
-    return nonsense("a piece that is not of its payload");
+  if (!is_inside || piece.length > unclaimed_) return nonsense("a piece that is not of its payload");
   return true;
 }
 
 absl::Status FurtherStreams::Stream::begin(const Frame& frame) {
+  streams.make_usable(*this);
   if (frame.kind == FrameKind::kProbe) return absl::OkStatus();
   piece = frame;
   const absl::StatusOr<bool> is_due = streams.is_due(frame);
@@ -254,12 +272,19 @@ absl::Status FurtherStreams::Stream::end(const Frame& frame) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> FurtherStreams::receive(std::size_t most) {
+absl::StatusOr<bool> FurtherStreams::receive(std::size_t& left) {
   for (Stream& stream : streams_) {
-    if (is_awaiting_ && !stream.broken_at) RETURN_IF_ERROR(receive(stream, most));
+    if (is_awaiting_ && !stream.broken_at) RETURN_IF_ERROR(receive(stream, left));
   }
-  const auto is_lost = [](const Stream& stream) { return stream.broken_at.has_value(); };
-  if (is_awaiting_ && std::ranges::all_of(streams_, is_lost)) return streams_.front().how_it_broke;
+  const auto is_lost = [](const Stream& stream) {
+    return stream.broken_at.has_value() || stream.is_done_without;
+  };
+  if (is_awaiting_ && std::ranges::all_of(streams_, is_lost)) {
+    const auto broken =
+        std::ranges::find_if(streams_, [](const Stream& each) { return each.broken_at.has_value(); });
+    return broken == streams_.end() ? nonsense("a payload on streams that there are not")
+                                    : broken->how_it_broke;
+  }
   return !is_awaiting_;
 }
 
@@ -274,6 +299,7 @@ absl::Status FurtherStreams::receive(Stream& stream, std::size_t& left_to_receiv
     RETURN_IF_ERROR(stream.reader.resume(stream));
   }
   stream.channel.begin_receiving();
+  if (left_to_receive == 0) stream.channel.take_no_more();  // only what has left the socket
   while (!stream.reader.is_paused()) {
     const std::span<std::byte> room = stream.reader.room_for_one(hub_.buffer);
     const std::ptrdiff_t count = stream.channel.receive(room);
@@ -307,8 +333,14 @@ void FurtherStreams::watch() {
 absl::Status FurtherStreams::check(TimePoint now) {
   const bool goes_on = std::exchange(has_received_, false);
   for (Stream& stream : streams_) {
-    if (stream.broken_at && goes_on) stream.broken_at = now;
-    if (stream.broken_at && now - *stream.broken_at >= kGrace) return stream.how_it_broke;
+    // Its own pieces would never leave, however much the others bring.
+    if (stream.broken_at && goes_on && stream.assigned.empty()) {
+      stream.broken_at = now;
+      stream.quiet_looks = 0;
+    }
+    // This process may have been stopped meanwhile: then what has come is still to be received.
+    if (stream.broken_at && ++stream.quiet_looks > kQuietLooks && now - *stream.broken_at >= kGrace)
+      return stream.how_it_broke;
     if (!stream.is_ready || stream.broken_at) continue;
     const Acknowledged known = acknowledged(stream.channel.socket());
     switch (stream.silence.look(known, !stream.writer.empty(), hub_.options.peer_timeout)) {
@@ -326,9 +358,9 @@ absl::Status FurtherStreams::check(TimePoint now) {
 }
 
 void FurtherStreams::leave(TimePoint deadline) {
-  while (ready_ > 0 && has_unassigned()) {
+  while (usable_ > 0 && has_unassigned()) {
     Stream& stream = streams_[next_to_send_++ % streams_.size()];
-    if (stream.is_ready) assign_piece(stream);
+    if (stream.is_usable) assign_piece(stream);
   }
   const auto memory = std::make_shared<std::deque<Outgoing>>(std::move(outgoing_));
   for (Stream& stream : streams_) {
@@ -348,7 +380,7 @@ void FurtherStreams::close() {
   streams_.clear();
   openings_.clear();
   outgoing_.clear();
-  ready_ = 0;
+  usable_ = 0;
   sent_ = unassigned_ = held_bytes_ = 0;
   is_awaiting_ = false;
 }

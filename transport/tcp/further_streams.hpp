@@ -70,12 +70,13 @@ class FurtherStreams {
   /// One that cannot be had is done without.
   void open(const sockaddr_storage& place, const ConnectionId& id, std::size_t count);
   [[nodiscard]] bool is_opening() const;
-  /// One whose two ends have met.
-  absl::Status add(Channel channel);
+  /// One whose two ends have met, and which the peer has opened. Nothing long is sent over it before the peer
+  /// has said something on it: only then it surely has the stream, too, whatever comes first on another one.
+  absl::Status add(Channel channel) { return add(std::move(channel), /*is_ours=*/false); }
   [[nodiscard]] std::size_t count() const { return streams_.size(); }
 
   // Sending. A header is that of a frame which is elsewhere.
-  [[nodiscard]] bool can_send() const { return ready_ > 0; }
+  [[nodiscard]] bool can_send() const { return usable_ > 0; }
   /// The payload stays where it is; it must not change until sent() has reached what queued() is after the
   /// call.
   void add_in_place(const Frame& header, std::span<const std::byte> payload);
@@ -93,9 +94,11 @@ class FurtherStreams {
   // Receiving.
   /// The header has come. REQUIRES: no other payload is awaited.
   void await(const Frame& header);
-  /// Receives what is there of it, but no more than `most` bytes. True: all has come, and nothing is awaited
-  /// any more. Errors end the connection.
-  absl::StatusOr<bool> receive(std::size_t most);
+  /// Receives what is there of it, but from the sockets no more than `left` bytes, which become fewer. True:
+  /// all has come, and nothing is awaited any more. Errors end the connection.
+  absl::StatusOr<bool> receive(std::size_t& left);
+  /// Something has come over the first stream: the peer is not at its end yet.
+  void note_received() { has_received_ = true; }
 
   /// Watches the sockets for what there is to do. Call it after receiving and sending.
   void watch();
@@ -137,10 +140,14 @@ class FurtherStreams {
     Silence silence;
     std::uint64_t number = 0;  ///< of the socket in hub_.sockets; 0: it is not there
     Sockets::Wants wants = Sockets::Wants::kReading;
-    bool is_ready = false;  ///< the handshake of TLS is over
+    bool is_ours = false;          ///< this end has opened it
+    bool is_ready = false;         ///< the handshake of TLS is over
+    bool is_usable = false;        ///< the other end has it, too, as far as is known here
+    bool is_done_without = false;  ///< it has ended before it was ready
     /// It has broken, or the peer has closed it. The others may still bring what was sent before that. Put
     /// off while they do.
     std::optional<TimePoint> broken_at;
+    int quiet_looks = 0;  ///< of check() since then, between which nothing had come
     absl::Status how_it_broke;
     bool is_full = false;  ///< the kernel took no more in this send()
   };
@@ -157,7 +164,9 @@ class FurtherStreams {
   void on_ready(Stream& stream);
   void on_ready(Opening& opening);
   void end(Opening& opening);
+  absl::Status add(Channel channel, bool is_ours);
   absl::Status shake_hands(Stream& stream);
+  void make_usable(Stream& stream);
   void note_broken(Stream& stream, const absl::Status& how);
 
   [[nodiscard]] bool has_unassigned() const { return unassigned_ < queued(); }
@@ -172,7 +181,7 @@ class FurtherStreams {
   const std::size_t piece_bytes_;
   std::deque<Stream> streams_;
   std::list<Opening> openings_;
-  std::size_t ready_ = 0;  ///< of streams_
+  std::size_t usable_ = 0;  ///< of streams_
 
   std::deque<Outgoing> outgoing_;  ///< added and not sent; the first is payload number sent_
   std::uint64_t sent_ = 0;

@@ -25,6 +25,8 @@ constexpr std::uint64_t kMostAwaitedBytes = std::uint64_t{2} << 20;
 constexpr std::size_t kMostHeldBytes = std::size_t{1} << 20;
 /// In one progress(), so that no connection starves another, and the lock is not held for long.
 constexpr std::size_t kMostReceivedBytes = std::size_t{1} << 20;
+/// For further streams to bring what was sent before the first one ended.
+constexpr auto kGraceOfFirstStream = std::chrono::milliseconds(500);
 constexpr int kClosingCheckMs = 5;
 /// Between hosts, unless the options say otherwise: fewer do not make up for a flow that loses, more seldom
 /// help.
@@ -384,10 +386,11 @@ void TcpConnection::progress() {
 
 void TcpConnection::receive() {
   channel_.begin_receiving();
-  for (std::size_t total = 0; reason_.ok() && !has_refused_;) {
+  // Of all streams together. What has left the sockets is taken in any case, for nothing else tells of it.
+  for (std::size_t left = kMostReceivedBytes; reason_.ok() && !has_refused_;) {
     if (reader_.is_paused()) {
-      if (!receive_elsewhere(kMostReceivedBytes)) return;
-      continue;
+      if (receive_elsewhere(left)) continue;
+      return watch_first_stream();
     }
     const std::span<std::byte> room = reader_.room(hub_.buffer);
     const std::ptrdiff_t count = channel_.receive(room);
@@ -396,14 +399,28 @@ void TcpConnection::receive() {
     hub_.has_worked = true;
     const absl::Status status = reader_.received(static_cast<std::size_t>(count), *this);
     if (!status.ok() && !has_refused_ && reason_.ok()) return fail({.reason = status, .parts_well = true});
-    total += static_cast<std::size_t>(count);
-    if (total >= kMostReceivedBytes) channel_.take_no_more();
+    if (streams_.count() > 0) streams_.note_received();
+    left -= std::min(left, static_cast<std::size_t>(count));
+    if (left == 0) channel_.take_no_more();
   }
 }
 
+/// It is not received from now, so that nothing else would tell that it has ended, but its socket would stay
+/// ready. What the other streams bring is awaited for a while: the peer may have left in good order.
+void TcpConnection::watch_first_stream() {
+  if (!reason_.ok() || hub_.has_worked || !is_broken(channel_.socket())) {
+    first_stream_broken_at_.reset();
+    return;
+  }
+  const TimePoint now = clock_now();
+  if (!first_stream_broken_at_) first_stream_broken_at_ = now;
+  if (now - *first_stream_broken_at_ >= kGraceOfFirstStream)
+    fail({.reason = has_gone(0), .parts_well = true});
+}
+
 /// False: not all of the payload is there, or the connection has ended.
-bool TcpConnection::receive_elsewhere(std::size_t most) {
-  const absl::StatusOr<bool> has_all = streams_.receive(most);
+bool TcpConnection::receive_elsewhere(std::size_t& left) {
+  const absl::StatusOr<bool> has_all = streams_.receive(left);
   if (has_all.ok() && !*has_all) return false;
   absl::Status status = has_all.status();
   if (status.ok()) status = finish(elsewhere_);

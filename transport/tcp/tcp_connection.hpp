@@ -112,7 +112,8 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   void on_stream_ready() override { progress(); }
   void on_stream_failed(const absl::Status& why) override;
   void on_streams_opened() override;
-  bool receive_elsewhere(std::size_t most);
+  bool receive_elsewhere(std::size_t& left);
+  void watch_first_stream();
   absl::Status answer(const Frame& question);
   absl::Status expect(const Frame& answer);
   absl::Status take_credits(const Frame& frame);
@@ -135,8 +136,9 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   FrameReader reader_;  ///< paused: the payload of its last frame is awaited elsewhere
   FrameWriter writer_;
   FurtherStreams streams_;
-  Frame elsewhere_;               ///< the frame whose payload is awaited
-  std::uint64_t long_bytes_ = 0;  ///< of long payloads, in both directions
+  Frame elsewhere_;                                  ///< the frame whose payload is awaited
+  std::optional<TimePoint> first_stream_broken_at_;  ///< while it is not received from
+  std::uint64_t long_bytes_ = 0;                     ///< of long payloads, in both directions
   bool has_asked_for_streams_ = false;
   Requests requests_;
   Grants grants_;
