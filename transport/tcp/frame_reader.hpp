@@ -102,7 +102,7 @@ class FrameReader {
   }
   absl::Status keep(std::span<const std::byte> bytes) {
     rest_bytes_ = bytes.size();
-    std::memcpy(rest_.data(), bytes.data(), rest_bytes_);
+    if (rest_bytes_ > 0) std::memcpy(rest_.data(), bytes.data(), rest_bytes_);
     return absl::OkStatus();
   }
   [[nodiscard]] std::size_t body_piece(std::size_t available) const {
