@@ -28,9 +28,6 @@ constexpr std::string_view kTailNames[] = {"tail",    "t",   "object", "obj",   
 /// fewer relations than entities.
 constexpr std::size_t kFewTriples = 20;
 constexpr std::size_t kManyTimes = 4;
-/// If several divide equally many lines into three, the first one is taken.
-constexpr std::array<Separator, 4> kTripleSeparators = {
-    {{"\t", "tabs"}, {"|", "\"|\""}, {",", "commas", true}, {";", "semicolons", true}}};
 constexpr Separator kBetweenNumbers = {"", "blanks"};
 
 using Names = absl::flat_hash_set<std::string>;
@@ -140,7 +137,7 @@ std::string TripleLayout::description() const {
 bool TripleLayout::split(std::string_view line, SplitLine& parts, TripleFields& fields) const {
   if (!parts.split(line, separator) || parts.count() != kTripleColumns) return false;
   std::ranges::copy(parts.fields(), fields.begin());
-  if (separator.text != kTripleSeparators.front().text) {
+  if (trims_fields(separator)) {
     for (std::string_view& field : fields) field = trimmed(field);
   }
   return true;

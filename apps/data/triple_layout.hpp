@@ -18,13 +18,21 @@ using TripleFields = std::array<std::string_view, kTripleColumns>;
 /// The columns of head, relation and tail.
 using TripleOrder = std::array<std::size_t, kTripleColumns>;
 
+/// If several divide equally many lines into three, the first one is taken.
+inline constexpr std::array<Separator, 4> kTripleSeparators = {
+    {{"\t", "tabs"}, {"|", "\"|\""}, {",", "commas", true}, {";", "semicolons", true}}};
+/// Whether blanks around fields between these separators are none of the field.
+constexpr bool trims_fields(const Separator& separator) {
+  return separator.text != "\t";
+}
+
 struct TripleLayout {
   TripleOrder order = {0, 1, 2};
   std::string_view told_by = {};  ///< for people; empty: it is the usual order
   bool has_header = false;
   /// The first line says how many follow, as OpenKE has it.
   std::optional<std::uint64_t> count = std::nullopt;
-  Separator separator = {"\t", "tabs"};
+  Separator separator = kTripleSeparators.front();
 
   /// "head<TAB>relation<TAB>tail"
   [[nodiscard]] std::string description() const;

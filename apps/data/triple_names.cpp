@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -12,14 +11,12 @@
 #include "apps/data/fields.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/separated_fields.hpp"
+#include "apps/data/triple_layout.hpp"
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
-
-constexpr std::array<Separator, 4> kNameSeparators = {
-    {{"\t", "tabs", true}, {"|", "\"|\"", true}, {",", "commas", true}, {";", "semicolons", true}}};
 
 /// The file's possible names; the first one that is there counts.
 std::vector<std::string> paths_of(const std::string& folder, NamesLayout layout, const NumberedPart& part) {
@@ -40,6 +37,7 @@ std::vector<std::string> paths_of(const std::string& folder, NamesLayout layout,
 struct NumberedName {
   std::uint64_t number = 0;
   std::string name;
+  std::string unquoted;  ///< the second name; empty: none
 };
 
 class NamesReader {
@@ -64,7 +62,7 @@ class NamesReader {
         continue;
       }
       if (ended) return lines->error(expected(), "an empty line before this");
-      std::optional<NumberedName> found = split(trimmed(line));
+      std::optional<NumberedName> found = split(line);
       const bool is_first = found_.empty();
       if (is_first && may_be_something_else() && (!found || found->number != 0)) return NumberedNames();
       if (!found) return lines->error(expected(), line);
@@ -110,6 +108,7 @@ class NamesReader {
 
   /// The number is behind the last blank: names may have blanks.
   static std::optional<NumberedName> split_for_openke(std::string_view line) {
+    line = trimmed(line);
     const std::size_t blank = line.find_last_of(kBlanks);
     if (blank == std::string_view::npos) return std::nullopt;
     const auto number = base::parse_decimal<std::uint64_t>(line.substr(blank + 1));
@@ -118,35 +117,49 @@ class NamesReader {
 
   std::optional<NumberedName> split_for_dgl_ke(std::string_view line) {
     if (!separator_) {
-      for (const Separator& each : kNameSeparators) {
-        if (base::parse_decimal<std::uint64_t>(line.substr(0, line.find(each.text)))) {
+      for (const Separator& each : kTripleSeparators) {
+        if (base::parse_decimal<std::uint64_t>(trimmed(line.substr(0, line.find(each.text))))) {
           separator_ = each;
           break;
         }
       }
       if (!separator_) return std::nullopt;
     }
+    if (trims_fields(*separator_)) line = trimmed(line);
     // Not all who write such files quote names that begin with a quote.
     const Separator plain = {separator_->text, separator_->name};
     if (!parts_.split(line, *separator_) && !parts_.split(line, plain)) return std::nullopt;
     if (parts_.count() != 2) return std::nullopt;
-    return checked(base::parse_decimal<std::uint64_t>(parts_.fields()[0]), trimmed(parts_.fields()[1]));
+    const std::string_view field = parts_.fields()[1];
+    std::optional<NumberedName> found =
+        checked(base::parse_decimal<std::uint64_t>(trimmed(parts_.fields()[0])),
+                trims_fields(*separator_) ? trimmed(field) : field);
+    if (found && !separator_->quotes) found->unquoted = unquoted(found->name);
+    return found;
+  }
+
+  /// DGL-KE's training takes quotes for a part of the name, but its predictions, for which embeddings are
+  /// exported, read a name in quotes as CSV has it.
+  std::string unquoted(std::string_view name) {
+    const Separator quoting = {separator_->text, separator_->name, true};
+    if (!name.starts_with('"') || !parts_.split(name, quoting) || parts_.count() != 1) return {};
+    return std::string(parts_.fields()[0]);
   }
 
   /// Names with tabs could not be saved.
   static std::optional<NumberedName> checked(std::optional<std::uint64_t> number, std::string_view name) {
     if (!number || name.empty() || name.find('\t') != std::string_view::npos) return std::nullopt;
-    return NumberedName{*number, std::string(name)};
+    return NumberedName{.number = *number, .name = std::string(name), .unquoted = {}};
   }
 
   absl::StatusOr<NumberedNames> in_order() {
     const std::size_t size = found_.size();
     if (size >= std::numeric_limits<std::uint32_t>::max())
       return error(1, fmt::format("fewer than 2^32 {}", part_.all), "more");
-    NumberedNames result{.path = path_, .names = std::vector<std::string>(size), .numbers = {}};
+    NumberedNames result{.path = path_, .names = std::vector<std::string>(size)};
     result.numbers.reserve(size);
     for (std::size_t i = 0; i < size; ++i) {
-      auto& [number, name] = found_[i];
+      auto& [number, name, unquoted] = found_[i];
       if (number >= size || !result.names[number].empty()) {
         return error(first_line_ + i,
                      fmt::format("a number from 0 to {} that no other {} has", size - 1, part_.one),
@@ -157,6 +170,12 @@ class NamesReader {
                      fmt::format("\"{}\"", LineReader::printable(name)));
       }
       result.names[number] = std::move(name);
+    }
+    // Behind all names, which come first.
+    for (auto& [number, name, unquoted] : found_) {
+      if (unquoted.empty()) continue;
+      if (result.numbers.emplace(std::move(unquoted), static_cast<std::uint32_t>(number)).second)
+        result.are_quoted = true;
     }
     return result;
   }
@@ -173,12 +192,10 @@ class NamesReader {
 
 }  // namespace
 
-std::vector<std::string> numbered_names_files(const std::string& folder) {
+std::vector<std::string> numbered_names_files(const std::string& folder, NamesLayout layout) {
   std::vector<std::string> all;
-  for (const NamesLayout layout : {NamesLayout::kOpenKe, NamesLayout::kDglKe}) {
-    for (const NumberedPart& part : {kNumberedEntities, kNumberedRelations}) {
-      for (std::string& path : paths_of(folder, layout, part)) all.push_back(std::move(path));
-    }
+  for (const NumberedPart& part : {kNumberedEntities, kNumberedRelations}) {
+    for (std::string& path : paths_of(folder, layout, part)) all.push_back(std::move(path));
   }
   return all;
 }

@@ -25,16 +25,20 @@ inline constexpr NumberedPart kNumberedEntities = {.all = "entities", .one = "en
 inline constexpr NumberedPart kNumberedRelations = {.all = "relations", .one = "relation"};
 
 struct NumberedNames {
-  std::string path;                                         ///< empty: there is no such file
-  std::vector<std::string> names;                           ///< by their numbers
-  absl::flat_hash_map<std::string, std::uint32_t> numbers;  ///< by their names
+  std::string path;                ///< empty: there is no such file
+  std::vector<std::string> names;  ///< by their numbers
+  /// By their names, and by those without quotes of names that are quoted as a whole, unless another one is
+  /// named so.
+  absl::flat_hash_map<std::string, std::uint32_t> numbers;
+  bool are_quoted = false;  ///< some have such a second name
 };
 
 /// The paths at which read_numbered_names() looks for files.
-std::vector<std::string> numbered_names_files(const std::string& folder);
+std::vector<std::string> numbered_names_files(const std::string& folder, NamesLayout layout);
 
 /// Reads the folder's file, maybe with .gz, if it is there; a .tsv of kDglKe only if its first line is that
-/// of number 0. Numbers are 0, 1, … in any order, and each name is another. INVALID_ARGUMENT "file:line: …".
+/// of number 0. The fields of kDglKe are those that triples between the same separators have. Numbers are 0,
+/// 1, … in any order, and each name is another. INVALID_ARGUMENT "file:line: …".
 absl::StatusOr<NumberedNames> read_numbered_names(const std::string& folder, NamesLayout layout,
                                                   const NumberedPart& part);
 

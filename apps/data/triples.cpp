@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "apps/data/fields.hpp"
 #include "apps/data/known_formats.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/name_ids.hpp"
@@ -46,6 +48,19 @@ std::optional<std::uint32_t> number_below(std::size_t size, std::string_view tex
   return static_cast<std::uint32_t>(*number);
 }
 
+/// Whether all are like "1 | 2 | 3". Lines of Vowpal Wabbit may have two bars, too, but the names of its
+/// namespaces touch them.
+bool are_between_bars(std::span<const std::string> lines) {
+  return std::ranges::all_of(lines, [](std::string_view line) {
+    std::size_t bars = 0;
+    for (std::size_t bar = line.find('|'); bar != std::string_view::npos; bar = line.find('|', bar + 1)) {
+      if (!is_all_blank(line.substr(bar + 1, 1))) return false;
+      ++bars;
+    }
+    return bars == kTripleColumns - 1 || is_all_blank(line);
+  });
+}
+
 /// The ids of the entities, or of the relations, that triples name.
 class TripleIds {
  public:
@@ -56,7 +71,8 @@ class TripleIds {
   /// From now on, ids are the numbers of the file. `are_numbers`: triples have them, and not the names.
   void take(NumberedNames file, bool are_numbers) {
     names_ = std::move(file.names);
-    numbers_ = std::move(file.numbers);
+    if (!are_numbers) numbers_ = std::move(file.numbers);  // as large as the names
+    are_quoted_ = file.are_quoted;
     path_ = std::move(file.path);
     are_numbers_ = are_numbers;
   }
@@ -66,7 +82,10 @@ class TripleIds {
     if (path_.empty()) return ids_.id(field);
     if (are_numbers_) return number_below(names_.size(), field);
     const auto found = numbers_.find(std::string(field));
-    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+    if (found == numbers_.end()) return std::nullopt;
+    // As triples spell it.
+    if (are_quoted_ && names_[found->second] != field) names_[found->second] = field;
+    return found->second;
   }
   [[nodiscard]] std::string expected() const {
     if (path_.empty()) return fmt::format("fewer than 2^32 {}", part_.all);
@@ -102,6 +121,7 @@ class TripleIds {
   std::string path_;
   absl::flat_hash_map<std::string, std::uint32_t> numbers_;
   bool are_numbers_ = false;
+  bool are_quoted_ = false;
 };
 
 class TriplesReader {
@@ -120,6 +140,7 @@ class TriplesReader {
     const NamesLayout names = have_counts ? NamesLayout::kOpenKe : NamesLayout::kDglKe;
     RETURN_IF_ERROR(read_names(names, entities_));
     RETURN_IF_ERROR(read_names(names, relations_));
+    if (!have_counts) graph_.unused_files = names_files_of_openke();
     const std::array<std::vector<Triple>*, kFiles.size()> triples = {&graph_.train, &graph_.valid,
                                                                      &graph_.test};
     for (std::size_t n = 0; n < kFiles.size(); ++n)
@@ -142,7 +163,8 @@ class TriplesReader {
     absl::StatusOr<std::vector<std::string>> first = first_lines(*path, kTriplesLookedAt);
     if (!first.ok()) return first.status();
     if (const FoundFormat found = format_by_shape(*first);
-        found.format != Format::kUnknown && found.format != Format::kUci) {
+        found.format != Format::kUnknown && found.format != Format::kUci &&
+        !(found.format == Format::kVowpalWabbit && are_between_bars(*first))) {
       return wrong_format(*path, "head<TAB>relation<TAB>tail", found);
     }
     const TripleLayout layout = find_triple_layout(*first, usual_);
@@ -152,6 +174,17 @@ class TriplesReader {
     graph_.format = layout.description();
     if (!layout.told_by.empty()) graph_.format += fmt::format(", {}", layout.told_by);
     return absl::OkStatus();
+  }
+
+  /// The names of those that are there.
+  [[nodiscard]] std::vector<std::string> names_files_of_openke() const {
+    std::vector<std::string> found;
+    for (const std::string& path : numbered_names_files(folder_, NamesLayout::kOpenKe)) {
+      std::error_code error;
+      if (std::filesystem::exists(path, error))
+        found.push_back(std::filesystem::path(path).filename().string());
+    }
+    return found;
   }
 
   absl::Status read_names(NamesLayout layout, TripleIds& ids) {
@@ -263,7 +296,9 @@ class TriplesReader {
 }  // namespace
 
 std::vector<std::string> triple_files(const std::string& folder) {
-  std::vector<std::string> paths = numbered_names_files(folder);
+  std::vector<std::string> paths;
+  for (const NamesLayout layout : {NamesLayout::kOpenKe, NamesLayout::kDglKe})
+    std::ranges::move(numbered_names_files(folder, layout), std::back_inserter(paths));
   for (const std::string_view name : kFiles) {
     for (const std::string_view ending : kEndings)
       paths.push_back(fmt::format("{}/{}{}", folder, name, ending));

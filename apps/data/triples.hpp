@@ -26,6 +26,8 @@ struct KnowledgeGraph {
   std::vector<Triple> test;
   /// The order of the columns of `train`, what tells it, and which files have the names, for people.
   std::string format;
+  /// Files of OpenKE's names beside triples that are not OpenKE's.
+  std::vector<std::string> unused_files;
 };
 
 /// The names that read_triples() looks for.

@@ -468,6 +468,11 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load_job(std::uint32_t rank, std::u
     reporter.summary("valid_triples", job.graph.valid.size());
     reporter.summary("test_triples", job.graph.test.size());
     report_untrained(job.graph, reporter);
+    for (const std::string& file : job.graph.unused_files) {
+      reporter.print(fmt::format(
+          "{}: not used, because not each of the three files of triples begins with a line with their number",
+          file));
+    }
   }
   return job;
 }

@@ -51,7 +51,7 @@ class QuestionReader {
   explicit QuestionReader(const SavedModel& model)
       : entities_(ids_of(model.entity_names)), relations_(ids_of(model.relation_names)) {}
 
-  absl::StatusOr<std::vector<AskedTriple>> read(const std::string& path) const {
+  absl::StatusOr<std::vector<AskedTriple>> read(const std::string& path) {
     absl::StatusOr<LineReader> lines = LineReader::open(path);
     if (!lines.ok()) return lines.status();
     std::vector<AskedTriple> questions;
@@ -75,10 +75,9 @@ class QuestionReader {
   }
 
  private:
-  absl::StatusOr<AskedTriple> read_line(const LineReader& lines, std::string_view line) const {
-    SplitLine parts;
+  absl::StatusOr<AskedTriple> read_line(const LineReader& lines, std::string_view line) {
     TripleFields fields;
-    if (!TripleLayout().split(line, parts, fields)) return lines.error(kExpected, line);
+    if (!TripleLayout().split(line, parts_, fields)) return lines.error(kExpected, line);
     const auto& [head, relation, tail] = fields;
     if (head == kAsked && tail == kAsked) return lines.error("\"?\" for the head or for the tail", line);
     AskedTriple question;
@@ -101,6 +100,7 @@ class QuestionReader {
       "head<TAB>relation<TAB>tail, of which the head or the tail may be \"?\"";
   Ids entities_;
   Ids relations_;
+  SplitLine parts_;
 };
 
 /// The triples of a folder, with the ids that the embeddings have.

@@ -210,12 +210,14 @@ TEST_F(TriplesTest, OpenKENumbersNames) {
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_THAT(graph->entity_names, ElementsAre("a", "b", "c", "d", "e"));
   EXPECT_THAT(graph->relation_names, ElementsAre("0", "2")) << "as they come, since there is no 1";
+  EXPECT_THAT(graph->unused_files, ElementsAre());
   // A folder of names has no such files.
   write("train.txt", "dog\tisa\tmammal\n");
   write("entity2id.txt", "9\n");
   graph = read_triples(folder_.path().string());
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(graph->entity_names[0], "dog");
+  EXPECT_THAT(graph->unused_files, ElementsAre("entity2id.txt", "entity2id.txt.gz"));
 }
 
 TEST_F(TriplesTest, DglKeNumbersNames) {
@@ -223,7 +225,7 @@ TEST_F(TriplesTest, DglKeNumbersNames) {
   write("relations.dict", "0\tlikes\n1\tisa\n2\t\"eats\" all\n");
   absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_THAT(graph->entity_names, ElementsAre("animal", "mammal", "dog", "cat", "a \"dodo\""));
+  EXPECT_THAT(graph->entity_names, ElementsAre("animal", "mammal", "dog", "cat", R"("a ""dodo""")"));
   EXPECT_THAT(graph->relation_names, ElementsAre("likes", "isa", "\"eats\" all"));
   EXPECT_THAT(graph->train, ElementsAre(Triple{2, 1, 1}, Triple{1, 1, 0}));
   EXPECT_EQ(
@@ -270,6 +272,53 @@ TEST_F(TriplesTest, DglKesOwnFilesOfNamesAreTaken) {
     ASSERT_TRUE(graph.ok()) << graph.status() << other;
     EXPECT_EQ(graph->entity_names[0], "dog");
   }
+}
+
+TEST_F(TriplesTest, QuotesBelongToNamesBetweenTabsOrBars) {
+  write("valid.txt", "\"Beijing\"\tr\tx\n");
+  write("test.txt", "\"x\"\tr\ta \"dodo\"\n");
+  for (const std::string_view between : {"\t", "|"}) {
+    write("train.txt", fmt::format("\"Beijing\"{0}r{0}\"China\"\n", between));
+    write("entities.tsv", fmt::format("0{0}\"Beijing\"\n1{0}\"China\"\n2{0}x\n3{0}\"x\"\n"
+                                      "4{0}\"a \"\"dodo\"\"\"\n5{0}\"open\n6{0}\"\"\n",
+                                      between));
+    const absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_THAT(graph->entity_names,
+                ElementsAre("\"Beijing\"", "\"China\"", "x", "\"x\"", "a \"dodo\"", "\"open", "\"\""))
+        << "the dodo as a triple spells it";
+    EXPECT_THAT(graph->train, ElementsAre(Triple{0, 0, 1}));
+    EXPECT_THAT(graph->valid, ElementsAre(Triple{0, 0, 2}));
+    EXPECT_THAT(graph->test, ElementsAre(Triple{3, 0, 4}));
+  }
+}
+
+TEST_F(TriplesTest, BlanksAroundNamesAreTheSameInFilesOfNames) {
+  write("train.txt", "Paris \tr\tx\n");
+  write("valid.txt", "Paris \tr\t x\n");
+  write("test.txt", "Paris\tr\t x\n");
+  write("entities.tsv", "0\tParis \n1\tx\n2\tParis\n3\t x\n");
+  absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->train, ElementsAre(Triple{0, 0, 1}));
+  EXPECT_THAT(graph->valid, ElementsAre(Triple{0, 0, 3}));
+  EXPECT_THAT(graph->test, ElementsAre(Triple{2, 0, 3}));
+  for (const char* const name : {"train.txt", "valid.txt", "test.txt"}) write(name, "Paris | r |x\n");
+  write("entities.tsv", "0 | Paris \n1 | x\n");
+  graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->entity_names, ElementsAre("Paris", "x"));
+  EXPECT_THAT(graph->train, ElementsAre(Triple{0, 0, 1}));
+}
+
+TEST_F(TriplesTest, NumbersBetweenBarsAreNotOfVowpalWabbit) {
+  write("train.txt", "1 | 2 | 3\n3 | 2 | 1\n\n");
+  const absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(facts(*graph, graph->train), ElementsAre("1 2 3", "3 2 1"));
+  const std::string refused = "1: expected head<TAB>relation<TAB>tail, found Vowpal Wabbit";
+  EXPECT_EQ(error_of("1 |user ann |item ark\n0 |user bob |item ark\n"), refused);
+  EXPECT_EQ(error_of("1 | 2 | 3\n3 | 2\n"), refused);
 }
 
 /// As in DGL-KE's documents.

@@ -167,6 +167,7 @@ TEST_F(KgeTest, CountsAndSaysWhatNothingTrains) {
   EXPECT_THAT(none.lines, IsEmpty());
   std::ofstream(path("test.txt"), std::ios::app) << "n0\t+1\tstranger\nstranger\t+7\tn1\n";
   std::ofstream(path("valid.txt"), std::ios::app) << "n0\t+8\tn1\n";
+  verbena::testing::write_file(path("entity2id.txt"), "1\nn0\t0\n");
   Recorder recorder;
   ASSERT_TRUE(run_baseline(*parsed({"--iterations", "1"}), recorder).ok());
   EXPECT_EQ(recorder.summaries.at("entities"), kEntities + 1);
@@ -175,7 +176,9 @@ TEST_F(KgeTest, CountsAndSaysWhatNothingTrains) {
   EXPECT_EQ(recorder.summaries.at("untrained_relations"), 2);
   EXPECT_THAT(recorder.lines,
               ElementsAre("1 of 61 entities and 2 of 6 relations are in no triple of train: nothing "
-                          "is learnt of them"));
+                          "is learnt of them",
+                          "entity2id.txt: not used, because not each of the three files of triples begins "
+                          "with a line with their number"));
 }
 
 /// Its programs number rows, so that each entity has one, also one that is in no triple.
