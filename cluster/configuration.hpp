@@ -66,8 +66,8 @@ class ConfigurationSource {
   [[nodiscard]] virtual std::uint64_t decided() const = 0;
   /// Whoever decides has ended a process before anybody hears of a configuration that leaves it out. False:
   /// it may be stopped, or out of reach, on another host, and go on as if nothing had been decided. What it
-  /// says then, it could have said before (docs/decisions/0055-copies-on-several-hosts.md). Its peers leave it
-  /// by themselves.
+  /// says then, it could have said before (docs/decisions/0055-copies-on-several-hosts.md). Its peers leave
+  /// it by themselves.
   [[nodiscard]] virtual bool ends_who_is_left_out() const { return true; }
   virtual void poll(transport::TimePoint now) = 0;
   /// When poll() has something to do; it never tells of a change by itself.
