@@ -10,8 +10,9 @@
 //
 //  1. Lost. Nothing is sent to the server; its memory, where it is mapped, is read as before: what it holds
 //     is as good as the clocks say that it has told, and it tells no newer ones. If a read must find what
-//     others were told of (sequential, vap), it is read as long as nobody can serve in its place: see
-//     heed_decisions().
+//     others were told of (sequential, vap), it is read as long as nobody serves in its place: on one host
+//     see heed_decisions(); where those who are left out may go on, the copy waits for this worker
+//     (server/chain.hpp).
 //  2. Joining. The copy says how many of this worker's messages it has. Those after that are sent again, in
 //     their order, and only then anything new. It tells again where the tables are.
 //  3. Up. What was cached is worth the clock that was told last; operations that were reading begin anew.

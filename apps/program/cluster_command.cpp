@@ -99,8 +99,7 @@ void add_drain_command(CLI::App& command, Run* run) {
   CLI::App* app = command.add_subcommand(
       "drain",
       "let a process of a server step aside\n\nIts copy takes its place, nothing is lost, and another copy "
-      "is "
-      "started. For runs on this host with --replicas. Of a job on several hosts, SIGTERM to the process "
+      "is started. For runs on this host with --replicas. Of a job on several hosts, SIGTERM to the process "
       "does the same.");
   app->group(kCommands);
   auto options = std::make_shared<DrainOptionsGiven>();

@@ -22,12 +22,12 @@ DEBIAN = program.PACKAGING / "debian"
 IN_A_SYSTEM = """
 set -eu
 mount -t tmpfs tmpfs "$1"
-mkdir "$1/written" "$1/work" "$1/root"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$1/written,workdir=$1/work" "$1/root" || exit 77
-mkdir -p "$1/root$2"
-mount --bind "$2" "$1/root$2"
-for folder in proc dev; do mount --rbind "/$folder" "$1/root/$folder"; done
-chroot "$1/root" sh -eux "$2/use.sh" "$2"
+mkdir "$1/written" "$1/work" "$1/system"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/written,workdir=$1/work" "$1/system" || exit 77
+mkdir -p "$1/system$2"
+mount --bind "$2" "$1/system$2"
+for folder in proc dev; do mount --rbind "/$folder" "$1/system/$folder"; done
+chroot "$1/system" sh -eux "$2/use.sh" "$2"
 cd "$1/written"
 find . ! -path ".$2*" '(' ! -type d -o ! -exec test -e "/{}" ';' ')' -print | sed 's/^[.]//' >"$2/left"
 """

@@ -51,7 +51,7 @@ TEST_P(SimulationTest, EverySeedKeepsAllPromises) {
   const bool is_sparse = GetParam() == Model::kRows || GetParam() == Model::kChurn;
   const std::uint64_t seeds = GetParam() == Model::kTrouble       ? kSeeds / 3
                               : GetParam() == Model::kCheckpoints ? kSeeds / 2
-                              : is_sparse                         ? 6 * kSeeds
+                              : is_sparse                         ? 10 * kSeeds
                                                                   : kSeeds;
   for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) expect_kept(seed);
 }

@@ -66,6 +66,7 @@ class FaultProxy::Forwarding {
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] std::size_t connections() const { return accepted_; }
+  [[nodiscard]] std::uint64_t carried(std::size_t number) const { return carried_.at(number); }
   void spoil(std::size_t number, Fault fault) {
     wanted_fault_ = fault;
     wanted_ = number;
@@ -149,6 +150,7 @@ class FaultProxy::Forwarding {
       }
       const std::uint64_t before = forwarded_;
       forwarded_ += static_cast<std::uint64_t>(count);
+      if (pair.number < kCounted) carried_[pair.number] += static_cast<std::uint64_t>(count);
       const bool now = before <= plan_.after_bytes && plan_.after_bytes < forwarded_;
       if (now && !spoil(pair, direction, plan_.fault)) return false;
       if (direction.has_ended || direction.rest.empty()) return true;
@@ -196,6 +198,7 @@ class FaultProxy::Forwarding {
   const std::uint16_t to_port_;
   const Plan plan_;
   std::mt19937_64 random_;
+  std::array<std::atomic<std::uint64_t>, kCounted> carried_{};
   base::FileDescriptor listening_;
   std::uint16_t port_ = 0;
   std::list<Pair> pairs_;
@@ -213,6 +216,10 @@ FaultProxy::~FaultProxy() = default;
 
 std::uint16_t FaultProxy::port() const {
   return forwarding_->port();
+}
+
+std::uint64_t FaultProxy::carried(std::size_t number) const {
+  return forwarding_->carried(number);
 }
 
 std::size_t FaultProxy::connections() const {

@@ -42,6 +42,10 @@ class FaultProxy {
   [[nodiscard]] std::uint16_t port() const;
   /// How many connections have come.
   [[nodiscard]] std::size_t connections() const;
+  /// How many bytes have come from the connection with this number, one of the first kCounted, in both
+  /// directions.
+  [[nodiscard]] std::uint64_t carried(std::size_t number) const;
+  static constexpr std::size_t kCounted = 16;
   /// Does this now to the connection with this number.
   void spoil(std::size_t number, Fault fault);
 
