@@ -842,6 +842,41 @@ TEST_F(TcpHostileStreamTest, WhatWasNotAnnouncedWaitsAndTouchesNothing) {
   EXPECT_TRUE(server_.connection->status().ok());
 }
 
+/// Whoever has asked for a stream may come upon the header of a payload before it knows that it has the
+/// stream.
+TEST_F(TcpHostileStreamTest, NothingLongTravelsOverStreamsThatHaveSaidNothing) {
+  constexpr std::size_t kLongBytes = std::size_t{64} << 10;
+  auto from = server_.region(kLongBytes, Access::kLocal);
+  RemoteDescriptor remote = write_key_;
+  remote.address = 4096;
+  remote.length_bytes = kLongBytes;
+  const WorkRequest write = {
+      .opcode = Opcode::kWrite, .local = from->bytes(), .region = from.get(), .remote = remote};
+  // Whether the payload of another write is elsewhere. Takes it from the first stream if it is not.
+  const auto is_elsewhere = [&] {
+    EXPECT_EQ(server_.connection->post({&write, 1}), 1U);
+    auto hearing = std::async(std::launch::async, [&] {
+      tcp::Frame frame;
+      do {
+        if (!peer_->hear(tcp::room_for(frame))) return frame;
+      } while (frame.kind == tcp::FrameKind::kProbe);
+      std::vector<std::byte> body(tcp::body_bytes(frame));
+      EXPECT_TRUE(peer_->hear(body));
+      return frame;
+    });
+    pump({&server_}, [&] { return hearing.wait_for(milliseconds(0)) == std::future_status::ready; });
+    const tcp::Frame frame = hearing.get();
+    EXPECT_EQ(frame.kind, tcp::FrameKind::kWrite);
+    return frame.is_elsewhere == 1;
+  };
+  for (int round = 0; round < 10; ++round) ASSERT_FALSE(is_elsewhere());
+  streams_[0].say(tcp::Frame{.kind = tcp::FrameKind::kProbe});
+  bool is_used = false;
+  for (int round = 0; round < 1000 && !is_used; ++round) is_used = is_elsewhere();
+  EXPECT_TRUE(is_used);
+  EXPECT_TRUE(server_.connection->status().ok());
+}
+
 TEST_F(TcpHostileStreamTest, OnlyPiecesTravelOnAStream) {
   streams_[0].say(tcp::Frame{.kind = tcp::FrameKind::kCredits});
   expect_end("no piece on a further stream");
