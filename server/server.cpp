@@ -138,14 +138,28 @@ Server::Server(transport::Transport& transport, ServerOptions options,
 Server::~Server() = default;
 
 bool Server::finished() const {
-  const auto gone = [](const std::unique_ptr<Peer>& peer) { return !peer->is_worker() || !peer->connection; };
-  if (!status_.ok()) return std::all_of(peers_.begin(), peers_.end(), gone);
+  if (!status_.ok()) return all_know_why();
   const auto has_goodbye = [](const std::unique_ptr<Peer>& peer) {
     return !(peer->is_worker() || peer->is_copy()) || !peer->connection || peer->control.empty();
   };
   if (!std::all_of(peers_.begin(), peers_.end(), has_goodbye)) return false;
   if (!chain_.serves()) return chain_.is_dismissed();
   return progress_.left == options_.workers && !waits_for_partings();
+}
+
+/// Of a job that has failed: a worker that comes late must learn the reason, too, and not only that a server
+/// has ended.
+bool Server::all_know_why() const {
+  const auto is_there = [](const std::unique_ptr<Peer>& peer) {
+    return peer->is_worker() && peer->connection;
+  };
+  if (std::any_of(peers_.begin(), peers_.end(), is_there)) return false;
+  if (!chain_.serves() || has_stepped_aside_) return true;
+  for (std::uint32_t worker = 0; worker < options_.workers; ++worker) {
+    if (workers_[worker] == nullptr && !came_too_late_.contains(worker)) return false;
+  }
+  const auto is_told = [](const std::unique_ptr<Peer>& peer) { return !peer->refused || peer->closed; };
+  return std::all_of(peers_.begin(), peers_.end(), is_told);
 }
 
 /// Workers whose goodbye was heard by the copy that served before this one may not have been answered.
@@ -278,6 +292,7 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
   hear(peer);
   if (status.ok()) {
     if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
+      if (!status_.ok() && hello->worker < options_.workers) came_too_late_.insert(hello->worker);
       status = status_.ok() ? reception_.on_hello(peer, *hello) : status_;
     } else if (protocol::comes_from_observer(*message)) {
       status = status_.ok() ? observers_.on_message(peer, *message, [this] { return observed(); }) : status_;

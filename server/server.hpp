@@ -28,6 +28,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/compression.hpp"
@@ -117,6 +118,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   absl::Status take_back(Peer& worker);
   absl::Status tell_tables_again(Peer& worker);
   void on_adopted(const WorkerMessage& record);
+  [[nodiscard]] bool all_know_why() const;
   [[nodiscard]] bool waits_for_partings() const;
   absl::Status check_copies(TableShard& shard) const;
   static absl::Status check_rings(const Peer& peer, const TableShard& shard);
@@ -227,6 +229,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   bool waits_for_reader_ = false;  ///< there are announcements for somebody who does not read
   bool dropped_ = false;           ///< a peer was dropped, in this poll()
   bool has_stepped_aside_ = false;
+  absl::flat_hash_set<std::uint32_t> came_too_late_;  ///< ranks of workers that came after the job had failed
   transport::TimePoint serves_since_ = transport::TimePoint::min();  ///< if it is one of many copies
   Progress progress_;
   absl::Status lost_;                        ///< why the first worker without a goodbye was let go

@@ -55,14 +55,16 @@ Samples time_ring(const TimingOptions& options, std::size_t chunk_floats, std::s
   std::jthread other([&] {
     for (std::uint64_t next = 0;; ++next) {
       while (copied.chunks.load(std::memory_order_acquire) == next) {
-        if (stop.load(std::memory_order_relaxed)) return;
+        // Whatever was copied before `stop` is to be added first.
+        if (stop.load(std::memory_order_acquire) && copied.chunks.load(std::memory_order_acquire) == next)
+          return;
       }
       base::add_words(table.data() + next % chunks * chunk_floats, ring.data() + next % places * chunk_floats,
                       chunk_floats);
       added.chunks.store(next + 1, std::memory_order_release);
     }
   });
-  const absl::Cleanup end_other = [&] { stop = true; };
+  const absl::Cleanup end_other = [&] { stop.store(true, std::memory_order_release); };
   std::uint64_t next = 0;
   TimingOptions single = options;
   single.batch_nanoseconds = 0;  // an operation is long enough to be timed by itself

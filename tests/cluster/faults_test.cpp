@@ -178,6 +178,19 @@ TEST_F(AbsenceTest, OnlyTheSameProcessIsBack) {
   EXPECT_EQ(back->hear<protocol::Welcome>().messages, 0U);
 }
 
+/// The server has nobody left when the last worker comes.
+TEST(FailuresTest, AWorkerThatComesLateLearnsTheReason) {
+  ServerThreads servers({.servers = 1, .workers = 3});
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const auto session = Session::connect(servers.session_options(rank));
+    if (rank == 1 && session.ok()) static_cast<void>((*session)->give_up(absl::InternalError("no disk")));
+  }
+  const absl::Status late = Session::connect(servers.session_options(2)).status();
+  EXPECT_THAT(message_of(late), HasSubstr("gave up: no disk"));
+  for (const absl::Status& status : servers.join(std::chrono::hours(1)))
+    EXPECT_THAT(message_of(status), HasSubstr("gave up: no disk"));
+}
+
 TEST(FailuresTest, ABrokenConnectionEndsTheJobOnAllSides) {
   // While the job begins, and in the middle of training.
   for (const std::uint64_t request : {0U, 1U, 3U, 30U, 80U}) {
