@@ -60,6 +60,10 @@ std::uint64_t bytes_of_files(const Manifest& manifest) {
 
 }  // namespace
 
+std::uint64_t Folder::clock_of(const Damaged& damaged) {
+  return parse_checkpoint_name(damaged.name)->clock;
+}
+
 bool is_checkpoint_name(std::string_view name) {
   return parse_checkpoint_name(name).has_value();
 }
@@ -136,6 +140,10 @@ absl::Status Folder::commit(Manifest manifest) {
   RETURN_IF_ERROR(check_files(tmp, manifest));
   RETURN_IF_ERROR(remove_descriptions(tmp));  // write_manifest() brings that to the disk
   RETURN_IF_ERROR(write_manifest(tmp, *text));
+  // An increment whose base has gone would be of no use, and may be about to replace one that is.
+  std::vector<Layer> layers;
+  if (const absl::Status read = read_layers(files_, tmp, layers); !read.ok())
+    return absl::FailedPreconditionError(read.message());
   RETURN_IF_ERROR(make_way(manifest.clock));
   RETURN_IF_ERROR(files_.rename(tmp, path_of(manifest.clock, kWhole)));
   RETURN_IF_ERROR(files_.sync_folder(path_));
@@ -288,6 +296,8 @@ absl::StatusOr<Folder::Listing> Folder::list() const {
     };
     const absl::StatusOr<Reader> reader = Reader::open(files_, path_of(clock, ending));
     if (!reader.ok()) {
+      // A run that goes on may have removed it meanwhile.
+      if (const absl::StatusOr<bool> is_there = exists(clock, ending); is_there.ok() && !*is_there) continue;
       damaged(std::string(reader.status().message()));
     } else if (reader->manifest().clock != clock) {
       damaged(
@@ -302,21 +312,49 @@ absl::StatusOr<Folder::Listing> Folder::list() const {
                                   .since = reader->manifest().since});
     }
   }
+  listing.drop_what_lost_its_base(path_);
   return listing;
+}
+
+/// Readers open increments first. What these build upon may be removed, or fail to be read, before its turn.
+void Folder::Listing::drop_what_lost_its_base(const std::string& path) {
+  for (std::size_t i = complete.size(); i-- > 0;) {
+    const Complete& one = complete[i];
+    if (!one.since || base_of(one) != nullptr) continue;
+    damaged.push_back(
+        {.name = one.name,
+         .reason = fmt::format("{}/{} holds only what has changed since {}, which cannot be read", path,
+                               one.name, checkpoint_name(*one.since, kWhole))});
+    complete.erase(complete.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  std::ranges::stable_sort(damaged, std::ranges::greater(), clock_of);
 }
 
 const Folder::Complete* Folder::Listing::base_of(const Complete& one) const {
   if (!one.since) return nullptr;
-  // It is there: otherwise the increment would count as damaged.
-  return &*std::ranges::find(complete, *one.since, &Complete::clock);
+  const auto base = std::ranges::find(complete, *one.since, &Complete::clock);
+  return base == complete.end() ? nullptr : &*base;
 }
 
+/// To read them takes long, and a run that goes on removes old ones meanwhile, when newer ones are there.
 absl::StatusOr<Folder::Newest> Folder::newest_valid(
     const std::function<bool(const Complete&)>& counts) const {
+  constexpr int kTries = 3;
+  bool has_lost_one = false;
+  absl::StatusOr<Newest> newest = find_newest_valid(counts, has_lost_one);
+  for (int tries = 1; tries < kTries && !newest.ok() && has_lost_one; ++tries) {
+    has_lost_one = false;
+    newest = find_newest_valid(counts, has_lost_one);
+  }
+  return newest;
+}
+
+/// `has_lost_one`: set if one was removed while it was read.
+absl::StatusOr<Folder::Newest> Folder::find_newest_valid(const std::function<bool(const Complete&)>& counts,
+                                                         bool& has_lost_one) const {
   absl::StatusOr<Listing> listing = list();
   if (!listing.ok()) return listing.status();
   std::vector<Damaged> passed_over;
-  const auto clock_of = [](const Damaged& damaged) { return parse_checkpoint_name(damaged.name)->clock; };
   auto damaged = listing->damaged.begin();
   // By clock, of those that were read: several increments may build upon the same ones.
   std::map<std::uint64_t, std::string> faults;
@@ -335,8 +373,13 @@ absl::StatusOr<Folder::Newest> Folder::newest_valid(
       reasons = fault_of(*at);
     if (reasons.empty()) {
       absl::StatusOr<Reader> reader = Reader::open(files_, complete.path);
+      has_lost_one |= absl::IsNotFound(reader.status());
       if (!reader.ok()) return reader.status();
       return Newest{.reader = *std::move(reader), .passed_over = std::move(passed_over)};
+    }
+    if (absl::IsNotFound(files_.list(complete.path).status())) {
+      has_lost_one = true;
+      continue;
     }
     passed_over.push_back({.name = complete.name, .reason = std::move(reasons)});
   }
@@ -347,23 +390,28 @@ absl::StatusOr<Folder::Newest> Folder::newest_valid(
   return absl::DataLossError(message);
 }
 
-absl::Status Folder::keep(std::uint64_t most) {
+absl::Status Folder::keep(std::uint64_t most, std::uint64_t newest) {
   const absl::StatusOr<Listing> listing = list();
   if (!listing.ok()) return listing.status();
   if (most == 0) return absl::InvalidArgumentError("expected to keep at least one checkpoint, found 0");
-  if (listing->complete.empty()) return absl::OkStatus();
+  const auto first = std::ranges::find_if(listing->complete,
+                                          [&](const Complete& complete) { return complete.clock <= newest; });
+  if (first == listing->complete.end()) return absl::OkStatus();
   absl::Status first_error;
   const auto remove_name = [&](std::string_view name) {
     const CheckpointName parsed = *parse_checkpoint_name(name);
-    if (parsed.clock > listing->complete.front().clock) return true;
+    if (parsed.clock > first->clock) return true;
     const absl::Status removed = remove(parsed.clock, parsed.ending);
     first_error.Update(removed);
     return removed.ok();
   };
   std::set<std::uint64_t> needed;
-  for (std::uint64_t i = 0; i < listing->complete.size(); ++i) {
-    const Complete& complete = listing->complete[i];
-    const bool stays = i < most || needed.contains(complete.clock) || !remove_name(complete.name);
+  std::uint64_t counted = 0;
+  for (const Complete& complete : listing->complete) {
+    const bool is_later = complete.clock > first->clock;
+    if (!is_later) ++counted;
+    const bool stays =
+        is_later || counted <= most || needed.contains(complete.clock) || !remove_name(complete.name);
     // Bases are older, so that they come later.
     if (stays && complete.since) needed.insert(*complete.since);
   }

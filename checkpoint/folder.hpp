@@ -60,8 +60,9 @@ class Folder {
   /// ckpt-CLOCK, and the old one is removed; at each moment one of them counts.
   ///
   /// INVALID_ARGUMENT: check() refuses the manifest, or what decode_manifest() would. FAILED_PRECONDITION:
-  /// the files in the folder are not those that the manifest names, in their lengths; or a ckpt-CLOCK that
-  /// would have to go holds something that is no file of a checkpoint. After an error the checkpoint counts
+  /// the files in the folder are not those that the manifest names, in their lengths; what an increment
+  /// builds upon cannot be read; or a ckpt-CLOCK that would have to go holds something that is no file of a
+  /// checkpoint. After an error the checkpoint counts
   /// as not written: begin again, or discard() it. (If only the last fsync failed, its name may be there.)
   absl::Status commit(Manifest manifest);
   /// The same for these parts, by their names, all of which describe_part() has described: they become
@@ -94,8 +95,9 @@ class Folder {
     /// Names that do not count: .tmp, .gone, and .old beside a complete one.
     std::vector<std::string> unfinished;
 
-    /// What an increment among `complete` builds upon; nullptr: it is none.
+    /// What an increment among `complete` builds upon, which is among them, too; nullptr: it is none.
     [[nodiscard]] const Complete* base_of(const Complete& one) const;
+    void drop_what_lost_its_base(const std::string& path);
   };
   /// Without reading data files: a flipped bit in one is not seen here, but by verify(). NOT_FOUND: no
   /// folder.
@@ -111,14 +113,19 @@ class Folder {
   /// them.
   absl::StatusOr<Newest> newest_valid(const std::function<bool(const Complete&)>& counts = nullptr) const;
 
-  /// Removes all complete checkpoints but the `most` newest and those that these build upon. REQUIRES: most >
-  /// 0; none is being written, but of a larger clock than the newest complete one. Damaged ones stay, for
-  /// whoever wants to look, and do not count. What dead writers and earlier removals have left is removed,
-  /// too, if its clock is not larger than that of the newest complete one. An error does not keep it from
-  /// removing others; the first is returned.
-  absl::Status keep(std::uint64_t most);
+  /// Of the complete checkpoints of clock `newest` or an earlier one, removes all but the `most` newest and
+  /// those that others build upon. REQUIRES: most > 0; none is being written, but of a larger clock than the
+  /// newest of these. Those of later clocks stay, and do not count: they are another run's, or newer than
+  /// what this run went on from, and must not drive out what it writes. Damaged ones stay, for whoever wants
+  /// to look, and do not count. What dead writers and earlier removals have left is removed, too, if its
+  /// clock is not larger than that of the newest that counts. An error does not keep it from removing others;
+  /// the first is returned.
+  absl::Status keep(std::uint64_t most, std::uint64_t newest = UINT64_MAX);
 
  private:
+  absl::StatusOr<Newest> find_newest_valid(const std::function<bool(const Complete&)>& counts,
+                                           bool& has_lost_one) const;
+  [[nodiscard]] static std::uint64_t clock_of(const Damaged& damaged);
   [[nodiscard]] std::string path_of(std::uint64_t clock, std::string_view ending) const;
   [[nodiscard]] absl::StatusOr<bool> exists(std::uint64_t clock, std::string_view ending) const;
   absl::Status make_folders(const std::string& path);

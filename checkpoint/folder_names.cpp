@@ -35,4 +35,18 @@ std::string folder_above(const std::string& path) {
   return above.empty() ? "." : above;
 }
 
+std::string folder_of_checkpoint(const std::string& path) {
+  std::filesystem::path place = std::filesystem::path(path).lexically_normal();
+  if (!place.has_filename()) place = place.parent_path();  // it ends in a slash
+  std::error_code error;
+  // A link may have a checkpoint's name, too, as that of the newest one has.
+  const bool is_elsewhere =
+      !parse_checkpoint_name(place.filename().string()) || std::filesystem::is_symlink(place, error);
+  if (is_elsewhere) {
+    const std::filesystem::path real = std::filesystem::canonical(place, error);
+    if (!error) place = real;
+  }
+  return folder_above(place.string());
+}
+
 }  // namespace verbena::checkpoint

@@ -25,5 +25,8 @@ struct CheckpointName {
 
 /// Of a file or folder; "." if the path does not say.
 [[nodiscard]] std::string folder_above(const std::string& path);
+/// The folder in which the checkpoint at `path` is, whichever way that was written: "saved/ckpt-20/", ".", or
+/// a link to it. Looks at the host's file system if `path` does not end in a checkpoint's name.
+[[nodiscard]] std::string folder_of_checkpoint(const std::string& path);
 
 }  // namespace verbena::checkpoint

@@ -36,7 +36,7 @@ absl::StatusOr<Layer> read_base(FileSystem& files, const Layer& layer) {
   absl::Status first_error;
   // A base that is being replaced has its other name for a moment.
   for (const std::string_view ending : std::array{kWhole, kOld}) {
-    Layer base{.path = fmt::format("{}/{}", folder_above(layer.path),
+    Layer base{.path = fmt::format("{}/{}", folder_of_checkpoint(layer.path),
                                    checkpoint_name(*layer.manifest.since, ending)),
                .manifest = {}};
     absl::StatusOr<Manifest> manifest = read_manifest(files, base.path);

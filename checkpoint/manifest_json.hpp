@@ -9,6 +9,7 @@
 // format that it does not know. Fields:
 //
 //   format   1                     clock     of the checkpoint
+//   run      who has written it    since     of an increment: the clock of what it builds upon
 //   written  the time              program   version of the program that has written it
 //   options  of the caller         tables    [{number, name, description}, …]
 //   parts    [{name,
@@ -16,7 +17,7 @@
 //                                                        checksum}, …]}, …],
 //              blobs: [{name, bytes}, …]}, …]
 //
-// They mean what they mean in checkpoint/manifest.hpp; kinds are "rows", "scattered" and "blob". Fields that
+// They mean what they mean in checkpoint/manifest.hpp; kinds are "rows", "scattered", "removed" and "blob". Fields that
 // this program does not know it ignores.
 #pragma once
 

@@ -84,11 +84,7 @@ absl::Status Saving::begin(const protocol::SaveRows& save) {
         fmt::format("expected an increment of the checkpoint of clock {}, found one of clock {}",
                     last_written_, save.since));
   }
-  auto writer = checkpoint::PartWriter::create(checkpoint::host_file_system(), save.folder,
-                                               static_cast<std::uint64_t>(save.clock),
-                                               {.name = fmt::format("server-{}", server_)});
-  if (!writer.ok()) return writer.status();
-  writer_ = std::make_unique<checkpoint::PartWriter>(*std::move(writer));
+  is_under_way_ = true;
   save_ = save;
   last_written_ = 0;
   cut_->begin(save.clock);
@@ -102,6 +98,7 @@ std::optional<protocol::PartSaved> Saving::step() {
   const absl::Status status = writing_.take();
   if (status.ok() && save_.is_base) last_written_ = save_.clock;
   writer_.reset();
+  is_under_way_ = false;
   return protocol::PartSaved{.clock = cut_->clock(),
                              .stage = protocol::PartSaved::Stage::kWritten,
                              .is_worker = false,
@@ -111,6 +108,11 @@ std::optional<protocol::PartSaved> Saving::step() {
 }
 
 absl::Status Saving::write() {
+  auto writer = checkpoint::PartWriter::create(checkpoint::host_file_system(), save_.folder,
+                                               static_cast<std::uint64_t>(save_.clock),
+                                               {.name = fmt::format("server-{}", server_)});
+  if (!writer.ok()) return writer.status();
+  writer_ = std::make_unique<checkpoint::PartWriter>(*std::move(writer));
   RETURN_IF_ERROR(
       cut_->for_each([&](std::uint32_t table, SavedRows& saved) { return write_table(table, saved); }));
   const absl::StatusOr<checkpoint::Part> part = writer_->finish();

@@ -97,10 +97,10 @@ class Saving {
   Saving(const Saving&) = delete;
   Saving& operator=(const Saving&) = delete;
 
-  [[nodiscard]] bool is_under_way() const { return writer_ != nullptr; }
-  /// Makes the part's first file, so that a folder that this server cannot write in is found out at once; the
-  /// cut is now expected. Errors: PartWriter::create(). FAILED_PRECONDITION: an increment of a checkpoint
-  /// that is not the last one that was written here. REQUIRES: not is_under_way()
+  [[nodiscard]] bool is_under_way() const { return is_under_way_; }
+  /// The cut is now expected. Nothing is done on the disk before it is taken, since that may take any time.
+  /// FAILED_PRECONDITION: an increment of a checkpoint that is not the last one that was written here.
+  /// REQUIRES: not is_under_way()
   absl::Status begin(const protocol::SaveRows& save);
   /// REQUIRES: is_under_way(). Lanes share it.
   [[nodiscard]] const std::shared_ptr<Cut>& cut() const { return cut_; }
@@ -121,6 +121,7 @@ class Saving {
   protocol::SaveRows save_;        ///< the last one
   std::int64_t last_written_ = 0;  ///< the clock of the checkpoint that fingerprints are of; 0: of none
   std::shared_ptr<Cut> cut_;
+  bool is_under_way_ = false;
   std::unique_ptr<checkpoint::PartWriter> writer_;  ///< the errand's, while that is under way
   std::atomic<bool> gives_up_ = false;
   base::Errand writing_;

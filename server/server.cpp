@@ -1043,9 +1043,10 @@ bool Server::drop_if_closed(Peer& peer) {
   };
   if (!std::all_of(peer.in_inbox.begin(), peer.in_inbox.end(), used)) return false;
   peer.in_inbox.clear();
+  // Before the memory of the rings, which its last requests may still read and write.
+  peer.connection.reset();
   peer.inbox.reset();
   if (peer.pushes) peer.pushes->disconnect();
-  peer.connection.reset();
   peer.log.reset();
   dropped_ = true;
   return true;

@@ -64,7 +64,8 @@ class RingReceiver {
  private:
   /// The word of a credit stays untouched until the sender must have seen it, if each credit is a quarter of
   /// the ring after the one before: four credits later the sender has used it. With smaller ones a word may
-  /// change while it is sent; the sender then hears of a later release a little earlier, which is true, too.
+  /// change before it is sent; the sender then hears of a later release first, which is true, too, and of
+  /// earlier ones after it, which it passes over.
   static constexpr std::size_t kCreditWords = 8;
 
   RingReceiver(Connection& connection, std::unique_ptr<MemoryRegion> ring,

@@ -46,13 +46,31 @@ std::vector<std::string> part_names(std::size_t servers, std::uint32_t workers) 
   return names;
 }
 
+/// Checkpoints of later clocks are of another run, or newer than what this one has gone on from. They stay,
+/// and whoever takes the newest takes them.
+void warn_of_later_ones(const checkpoint::Folder& folder, const std::string& path, std::uint64_t clock) {
+  const absl::StatusOr<checkpoint::Folder::Listing> listing = folder.list();
+  if (!listing.ok() || listing->complete.empty() || listing->complete.front().clock < clock) return;
+  spdlog::warn(
+      "{}/{} is of a later clock than the first checkpoint of this run, {}: it stays, and the newest "
+      "checkpoint "
+      "there is not this run's until its clocks are later; better give each run a folder of its own",
+      path, listing->complete.front().name, clock);
+}
+
+absl::Status make_folder(const std::string& path, std::uint64_t clock, bool is_first_of_run) {
+  checkpoint::Folder folder(checkpoint::host_file_system(), path);
+  if (is_first_of_run) warn_of_later_ones(folder, path, clock);
+  return folder.begin(clock).status();
+}
+
 /// `status`: whether all parts are there.
 absl::Status commit(const CheckpointOptions& options, const checkpoint::Manifest& manifest,
                     const std::vector<std::string>& parts, absl::Status status) {
   checkpoint::Folder folder(checkpoint::host_file_system(), options.folder);
   if (status.ok()) status = folder.commit(manifest, parts);
   if (status.ok()) {
-    if (const absl::Status kept = folder.keep(options.keep); !kept.ok())
+    if (const absl::Status kept = folder.keep(options.keep, manifest.clock); !kept.ok())
       spdlog::warn("an old checkpoint could not be removed: {}", std::string(kept.message()));
     return absl::OkStatus();
   }
@@ -130,23 +148,31 @@ absl::Status Checkpointing::save(const CheckpointOptions& options, std::vector<s
 /// Worker 0 makes the folder, and waits until all servers expect the cut. Errors are the session's.
 absl::Status Checkpointing::begin(const CheckpointOptions& options, consistency::Clock clock) {
   const std::size_t servers = session_.options().servers.size();
-  if (run_ == 0) run_ = (std::uint64_t{std::random_device()()} << 32U) | std::random_device()();
+  const bool is_first_of_run = run_ == 0;
+  if (is_first_of_run) run_ = (std::uint64_t{std::random_device()()} << 32U) | std::random_device()();
   since_ = 0;
   whole_ = {.servers_ready = std::vector<bool>(servers),
             .servers_written = std::vector<bool>(servers),
             .workers_written = std::vector<bool>(session_.options().workers),
             .status = absl::OkStatus()};
-  checkpoint::Folder folder(checkpoint::host_file_system(), options.folder);
-  const absl::StatusOr<std::string> made = folder.begin(static_cast<std::uint64_t>(clock));
-  whole_.status = made.status();
-  whole_.has_begun = made.ok();
-  if (!made.ok()) return absl::OkStatus();
+  // A disk that does not answer for a while must not look like a worker that has stopped.
+  folder_.begin(
+      [path = options.folder, clock, is_first_of_run] {
+        return make_folder(path, static_cast<std::uint64_t>(clock), is_first_of_run);
+      },
+      [this] { session_.wake(); });
+  RETURN_IF_ERROR(session_.wait_until([&] { return folder_.has_ended(); },
+                                      session_.options().clock_timeout_ms,
+                                      [] { return std::string("a checkpoint's folder to be made"); }));
+  whole_.status = folder_.take();
+  whole_.has_begun = whole_.status.ok();
+  if (!whole_.has_begun) return absl::OkStatus();
   note_dead_servers();
   const bool is_increment =
       base_.clock != 0 && base_.increments < options.increments && base_.folder == options.folder;
   since_ = is_increment ? base_.clock : 0;
   session_.tell_all(protocol::SaveRows{
-      .clock = clock, .since = since_, .is_base = options.increments > 0, .folder = *made});
+      .clock = clock, .since = since_, .is_base = options.increments > 0, .folder = unfinished_path()});
   return session_.wait_until(
       [&] { return std::all_of(whole_.servers_ready.begin(), whole_.servers_ready.end(), std::identity()); },
       session_.options().timeout_ms,
@@ -167,6 +193,7 @@ void Checkpointing::note_dead_servers() {
 
 void Checkpointing::on_lost_server(std::uint32_t server) {
   base_ = {};  // a copy has nothing to compare with
+  whole_.has_lost_server = true;
   if (!is_first() || !is_under_way() || !whole_.has_begun) return;
   note_lost(server, "was lost, and is there again", "cannot be heard: server 0 was lost, and is there again");
 }
@@ -190,11 +217,14 @@ void Checkpointing::note_missing(std::vector<bool>& parts, bool is_worker, std::
 
 void Checkpointing::write_own_part(std::vector<std::byte> state) {
   if (is_first() && !whole_.has_begun) return commit_if_complete();
-  const std::string path = checkpoint::Folder(checkpoint::host_file_system(), options_.folder)
-                               .unfinished_path(static_cast<std::uint64_t>(clock_));
-  part_.begin([path, clock = clock_, rank = session_.options().rank,
+  part_.begin([path = unfinished_path(), clock = clock_, rank = session_.options().rank,
                state = std::move(state)] { return write_part(path, clock, rank, state); },
               [this] { session_.wake(); });
+}
+
+std::string Checkpointing::unfinished_path() const {
+  return checkpoint::Folder(checkpoint::host_file_system(), options_.folder)
+      .unfinished_path(static_cast<std::uint64_t>(clock_));
 }
 
 void Checkpointing::poll() {
@@ -283,8 +313,8 @@ void Checkpointing::end(const absl::Status& status) {
   last_ = status;
   if (is_first() && status.ok()) {
     spdlog::info("checkpoint {}/ckpt-{} is written", options_.folder, clock_);
-    // Otherwise the servers remember nothing to compare with.
-    const bool is_base = options_.increments > 0;
+    // Otherwise a server remembers nothing to compare with.
+    const bool is_base = options_.increments > 0 && !whole_.has_lost_server;
     base_ = is_base ? Base{.folder = options_.folder,
                            .clock = clock_,
                            .increments = is_increment() ? base_.increments + 1 : 0}

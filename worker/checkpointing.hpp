@@ -66,7 +66,8 @@ class Checkpointing {
     // Those that have ended, well or not.
     std::vector<bool> servers_written;
     std::vector<bool> workers_written;
-    absl::Status status;  ///< the first error
+    absl::Status status;           ///< the first error
+    bool has_lost_server = false;  ///< while it was made; a copy has taken the server's place
   };
   /// On worker 0: what the next checkpoint may be an increment of.
   struct Base {
@@ -87,6 +88,7 @@ class Checkpointing {
   void note(std::vector<bool>& parts, const protocol::PartSaved& saved);
   void commit_if_complete();
   [[nodiscard]] checkpoint::Manifest manifest() const;
+  [[nodiscard]] std::string unfinished_path() const;
   [[nodiscard]] bool is_increment() const { return since_ != 0; }
   void end(const absl::Status& status);
 
@@ -96,6 +98,7 @@ class Checkpointing {
   consistency::Clock clock_ = 0;  ///< of it; 0: there is none
   consistency::Clock since_ = 0;  ///< worker 0's: of what it is an increment; 0: it has all rows
   bool is_cut_ = false;           ///< its barrier is over
+  base::Errand folder_;           ///< worker 0's
   base::Errand part_;
   base::Errand commit_;  ///< worker 0's
   Whole whole_;

@@ -154,15 +154,14 @@ void OutputFile::flush() {
   buffer_.clear();
 }
 
-absl::Status OutputFile::commit() {
+absl::Status OutputFile::sync() {
   flush();
-  if (status_.ok() && !direct_) {
-    if (::fsync(descriptor_) != 0) {
-      fail("write", errno);
-    } else {
-      status_ = give_name();
-    }
-  }
+  if (status_.ok() && !direct_ && ::fsync(descriptor_) != 0) fail("write", errno);
+  return status_;
+}
+
+absl::Status OutputFile::commit() {
+  if (sync().ok() && !direct_) status_ = give_name();
   close_descriptor();
   return status_;
 }
@@ -187,7 +186,18 @@ absl::Status OutputFile::give_name() {
     ::unlink(name.c_str());
     return cannot_write(path_, "create", error);
   }
-  return absl::OkStatus();
+  return sync_folder();
+}
+
+/// The name is on the disk, too.
+absl::Status OutputFile::sync_folder() const {
+  const std::string folder = std::filesystem::path(path_).parent_path().string();
+  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return absl::OkStatus();  // a folder that may be written, and not read
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  // Some file systems have no folders to bring anywhere.
+  return error == 0 || error == EINVAL ? absl::OkStatus() : cannot_write(path_, "write", error);
 }
 
 absl::Status OutputFile::copy_to(int target) {

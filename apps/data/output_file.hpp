@@ -35,7 +35,11 @@ class OutputFile {
   void flush();
   [[nodiscard]] const absl::Status& status() const { return status_; }
 
-  /// If this returns OK, everything is on the disk under its name; if not, nothing new is there.
+  /// Brings everything to the disk, still without its name: what remains for commit() is to give it that. For
+  /// files that are of use only together.
+  absl::Status sync();
+  /// If this returns OK, everything is on the disk under its name; if not, nothing new is there, or, if only
+  /// the folder could not be brought to the disk, what is new may be there.
   absl::Status commit();
 
  private:
@@ -43,6 +47,7 @@ class OutputFile {
       : path_(std::move(path)), descriptor_(descriptor), direct_(direct) {}
   void fail(std::string_view what, int error);
   absl::Status give_name();
+  [[nodiscard]] absl::Status sync_folder() const;
   absl::Status copy_to(int target);
   void close_descriptor();
 

@@ -288,6 +288,7 @@ absl::Status write_npy(const std::vector<std::pair<std::string, Array>>& arrays,
     RETURN_IF_ERROR(writer.write(array, *file));
     files.push_back(*std::move(file));
   }
+  for (OutputFile& file : files) RETURN_IF_ERROR(file.sync());
   for (OutputFile& file : files) RETURN_IF_ERROR(file.commit());
   return absl::OkStatus();
 }

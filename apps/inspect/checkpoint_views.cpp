@@ -166,11 +166,19 @@ std::string text_of_notes(const json& options) {
   return text.empty() ? "" : "\nnotes\n" + text;
 }
 
-/// Of whole checkpoints: what Folder says, and verify() cannot know.
-checkpoint::Damage damage_of(const std::string& path, const Folder::Damaged& damaged) {
+/// Of one whose own files are whole: what Folder says, and verify_alone() cannot know.
+checkpoint::Damage damage_of(const std::string& path, const Folder::Damaged& damaged, bool is_increment) {
   std::string what = damaged.reason;
   if (what.starts_with(path + ": ")) what.erase(0, path.size() + 2);
-  return {.path = path, .offset = 0, .what = std::move(what), .advice = "give the folder its own name again"};
+  return {.path = path,
+          .offset = 0,
+          .what = std::move(what),
+          .advice = is_increment ? "take an older checkpoint, or put back a copy of what it builds upon"
+                                 : "give the folder its own name again"};
+}
+
+bool is_there(FileSystem& files, const std::string& path) {
+  return !absl::IsNotFound(files.list(path).status());
 }
 
 /// `alone`: without what an increment builds upon.
@@ -212,6 +220,8 @@ absl::StatusOr<SeenFolder> look_at_folder(FileSystem& files, const std::string& 
                   .unfinished = std::move(listing->unfinished)};
   for (const Folder::Complete& one : listing->complete) {
     const absl::StatusOr<Manifest> manifest = checkpoint::read_manifest(files, one.path);
+    // A run that goes on may have removed it meanwhile.
+    if (absl::IsNotFound(manifest.status()) && !is_there(files, one.path)) continue;
     if (!manifest.ok()) return manifest.status();
     seen.complete.push_back(seen_in(one.path, *manifest));
   }
@@ -255,8 +265,12 @@ absl::StatusOr<std::vector<VerifiedCheckpoint>> verify_checkpoints(FileSystem& f
   for (const Folder::Damaged& one : listing->damaged) {
     VerifiedCheckpoint& damaged = verified.emplace_back(
         verify_one(files, fmt::format("{}/{}", path, one.name), /*alone=*/true, progress));
-    if (damaged.damages.empty()) damaged.damages.push_back(damage_of(damaged.path, one));
+    const absl::StatusOr<Manifest> manifest = checkpoint::read_manifest(files, damaged.path);
+    if (damaged.damages.empty())
+      damaged.damages.push_back(damage_of(damaged.path, one, manifest.ok() && manifest->since.has_value()));
   }
+  // Those that a run that goes on has removed meanwhile.
+  std::erase_if(verified, [&](const VerifiedCheckpoint& one) { return !is_there(files, one.path); });
   if (verified.empty()) return no_checkpoint(path, *listing);
   return verified;
 }

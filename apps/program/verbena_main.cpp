@@ -3,6 +3,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -89,12 +90,21 @@ LogFormat log_format_of(const std::vector<std::string_view>& words) {
   return LogFormat::kText;
 }
 
+/// A table that grows has a file for each piece of its memory, and each connection has some.
+void open_as_many_files_as_possible() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == files.rlim_max) return;
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
 void set_up_process(int argc, char** argv) {
   std::set_terminate(on_terminate);
   keep_standard_streams();
   // A reader that goes away and a file that may not grow must be errors of a write, and not kill the process.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  open_as_many_files_as_possible();
   const std::vector<std::string_view> words(argv, argv + argc);
   const auto has = [&](std::string_view word) { return std::ranges::find(words, word) != words.end(); };
   set_up_log(has("-v") || has("--verbose"), log_format_of(words));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "checkpoint/folder.hpp"
+#include "checkpoint/folder_names.hpp"
 #include "checkpoint/part_writer.hpp"
 #include "checkpoint/verify.hpp"
 #include "tests/checkpoint/sample.hpp"
@@ -142,6 +143,21 @@ TEST(HostFileSystemTest, LinksAndPipesAreNoFiles) {
   EXPECT_EQ(host_file_system().create(folder.path("link")).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(host_file_system().open(folder.path("pipe")).status().code(), absl::StatusCode::kInvalidArgument)
       << "and nobody waits for a writer";
+}
+
+/// Its base lies beside an increment, however the path to that is written.
+TEST(HostFileSystemTest, ACheckpointsFolderIsFoundFromAnyPathToIt) {
+  const testing::TemporaryFolder temporary;
+  const std::string folder = std::filesystem::canonical(temporary.path());
+  std::filesystem::create_directory(folder + "/ckpt-20");
+  ASSERT_EQ(::symlink("ckpt-20", (folder + "/newest").c_str()), 0);
+  for (const std::string path : {"/ckpt-20", "/ckpt-20/", "/ckpt-20//", "/ckpt-20/.", "/newest", "/newest/"})
+    EXPECT_EQ(folder_of_checkpoint(folder + path), folder) << path;
+  std::filesystem::create_directory(folder + "/elsewhere");
+  ASSERT_EQ(::symlink("../ckpt-20", (folder + "/elsewhere/ckpt-20").c_str()), 0);
+  EXPECT_EQ(folder_of_checkpoint(folder + "/elsewhere/ckpt-20"), folder);
+  EXPECT_EQ(folder_of_checkpoint("saved/ckpt-20"), "saved") << "need not be there";
+  EXPECT_EQ(folder_of_checkpoint("ckpt-20/"), ".");
 }
 
 TEST(HostFileSystemTest, ACheckpointIsWrittenAndRead) {

@@ -361,6 +361,38 @@ TEST_F(FolderTest, KeepsTheNewest) {
   EXPECT_THAT(unfinished(), IsEmpty());
 }
 
+/// Of another run, or newer than what this run has gone on from.
+TEST_F(FolderTest, LaterOnesStayAndDoNotCount) {
+  write(90, 1);
+  write(80, 2);
+  for (unsigned seed = 3; seed < 6; ++seed) {
+    write(seed, seed);
+    EXPECT_EQ(folder_.keep(2, seed), absl::OkStatus());
+  }
+  ASSERT_TRUE(folder_.begin(6).ok());
+  EXPECT_EQ(folder_.keep(1, 5), absl::OkStatus());
+  EXPECT_THAT(complete(), ElementsAre("ckpt-90", "ckpt-80", "ckpt-5"));
+  EXPECT_THAT(unfinished(), ElementsAre("ckpt-6.tmp"));
+  EXPECT_EQ(folder_.keep(1, 2), absl::OkStatus());
+  EXPECT_THAT(complete(), SizeIs(3));
+}
+
+/// A run that goes on removes the old ones when there are newer ones.
+TEST_F(FolderTest, OneThatIsRemovedWhileItIsReadIsPassedOverInSilence) {
+  write(20, 2);
+  int looks = 0;
+  const auto found = folder_.newest_valid([&](const Folder::Complete& /*one*/) {
+    if (looks++ == 0) {
+      write(30, 3);
+      EXPECT_EQ(folder_.keep(1), absl::OkStatus());
+    }
+    return true;
+  });
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->reader.manifest().clock, 30U);
+  EXPECT_THAT(found->passed_over, IsEmpty());
+}
+
 TEST_F(FolderTest, DamagedOnesAreNotCountedAndStay) {
   write(10, 1);
   write(20, 2);

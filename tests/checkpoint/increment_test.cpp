@@ -170,6 +170,27 @@ TEST_F(IncrementTest, ItsBaseIsNotRemovedBeforeIt) {
   EXPECT_THAT(complete(), ElementsAre(40));
 }
 
+TEST_F(IncrementTest, IsNotWrittenWithoutWhatItBuildsUpon) {
+  ASSERT_EQ(disk_.rename("ckpts/ckpt-20", "ckpts/elsewhere"), absl::OkStatus());
+  const absl::Status status = write_increment(disk_, folder_, 30, 20, second_, third_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("holds only what has changed since ckpt-20"));
+  ASSERT_EQ(disk_.rename("ckpts/elsewhere", "ckpts/ckpt-20"), absl::OkStatus());
+  EXPECT_EQ(at(30), third_) << "the one that was there is there still";
+}
+
+/// Readers open increments first, and what they build upon may be gone when it is its turn.
+TEST_F(IncrementTest, CountsAsDamagedIfItsBaseGoesMeanwhile) {
+  Folder::Listing listing = folder_.list().value();
+  listing.complete.pop_back();
+  EXPECT_EQ(listing.base_of(listing.complete[1]), nullptr);
+  listing.drop_what_lost_its_base("ckpts");
+  EXPECT_THAT(listing.complete, IsEmpty());
+  ASSERT_THAT(listing.damaged, SizeIs(2));
+  EXPECT_EQ(listing.damaged[0].name, "ckpt-30");
+  EXPECT_THAT(listing.damaged[1].reason, HasSubstr("ckpt-20 holds only what has changed since ckpt-10"));
+}
+
 TEST_F(IncrementTest, IsNothingWithoutWhatItBuildsUpon) {
   ASSERT_EQ(disk_.rename("ckpts/ckpt-20", "ckpts/elsewhere"), absl::OkStatus());
   EXPECT_THAT(complete(), ElementsAre(10));

@@ -74,7 +74,7 @@ class HostileTest : public ::testing::Test {
     Program server(VERBENA_PROGRAM, serve, path(name + "-server"), [] {
       rlimit files{};
       ::getrlimit(RLIMIT_NOFILE, &files);
-      files.rlim_cur = 128;
+      files.rlim_cur = files.rlim_max = 128;  // the program takes all that it may
       ::setrlimit(RLIMIT_NOFILE, &files);
     });
     const std::string address = job + "/server-0";

@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <future>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "tests/temporary_folder.hpp"
 #include "tests/transport/backend.hpp"
@@ -919,6 +921,41 @@ INSTANTIATE_TEST_SUITE_P(All, VerbsStatuses,
                          ::testing::Range(static_cast<int>(IBV_WC_LOC_LEN_ERR),
                                           static_cast<int>(IBV_WC_TM_RNDV_INCOMPLETE) + 1),
                          ::testing::PrintToStringParamName());
+
+/// Why a connection has ended may lie behind another one's end, which takes completions, too.
+TEST_F(VerbsTest, CompletionsAreHeededInTheirOrderWhateverElseEnds) {
+  constexpr std::uint64_t kRequests = 40;  // more than are taken at once
+  constexpr auto kOther = "verbs:10.0.0.1:7472";
+  add_devices();
+  VerbsOptions left = options("left");
+  left.connection_check_interval = milliseconds(300);
+  connect(left, options("right"));
+  ASSERT_TRUE(client_->transport->listen(kOther).ok());
+  std::this_thread::sleep_for(left.connection_check_interval);
+  std::thread other([&] {
+    const std::unique_ptr<Node> gives_up = node(options("right"));
+    static_cast<void>(gives_up->transport->connect(kOther, gives_up->in(milliseconds(150))));
+  });
+  std::this_thread::sleep_for(milliseconds(50));
+  client_->poll();  // challenges the other one; its answer lies there from now on, until the next look
+  other.join();
+  fabric_->fail_call("init_qp_attr", EINVAL);  // nobody can be met who has given up
+  fabric_->fail_request("left", IBV_WC_WR_FLUSH_ERR, 1);
+  for (std::uint64_t id = 0; id < kRequests; ++id) {
+    const WorkRequest read = request(Opcode::kRead, id);
+    ASSERT_EQ(client_->connection->post({&read, 1}), 1U);
+  }
+  std::this_thread::sleep_for(milliseconds(50));  // the device has done all that it will
+  // Where this host is slow, the other one was met, and has ended before.
+  const auto has_ended = [&] { return client_->count(Kind::kCompletion) == kRequests; };
+  ASSERT_TRUE(pump({client_.get(), server_.get()}, has_ended));
+  EXPECT_EQ(completed(OperationResult::kOk), std::vector<std::uint64_t>{0});
+  std::vector<std::uint64_t> flushed(kRequests - 1);
+  std::iota(flushed.begin(), flushed.end(), 1);
+  EXPECT_EQ(completed(OperationResult::kFlushed), flushed);
+  fabric_->forget_faults();
+  close_regions();
+}
 
 TEST_F(VerbsConnected, ADeviceThatDoesNotFlushIsNotWaitedFor) {
   fabric_->swallow_flushes(true);

@@ -83,7 +83,7 @@ class ControlSocket {
 
   /// The process at the other end, as the kernel reports it.
   [[nodiscard]] absl::StatusOr<Peer> peer() const;
-  /// Passes on `files` (up to three, -1 for none). Never blocks: RESOURCE_EXHAUSTED when the peer does not
+  /// Passes on `files` (up to three, -1 for none). Never blocks: ABORTED when the peer does not
   /// read.
   [[nodiscard]] absl::Status send(const ControlMessage& message, std::array<int, 3> files) const;
   /// The next message; nullopt if there is none, and then `end` tells whether there may be more. With

@@ -38,7 +38,14 @@ std::size_t whole_pages(std::size_t bytes) {
 absl::StatusOr<base::FileDescriptor> create_memory(const char* name, std::size_t bytes) {
   RETURN_IF_ERROR(check_file_size_limit(bytes));
   base::FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.valid()) return absl::ErrnoToStatus(errno, "no memory file can be created (memfd_create)");
+  if (!file.valid()) {
+    const int error = errno;
+    return absl::ErrnoToStatus(
+        error, error == EMFILE
+                   ? "no memory file can be created: this process has as many files open as it may "
+                     "(ulimit -n says how many; a table that grows needs one for each piece)"
+                   : "no memory file can be created (memfd_create)");
+  }
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
     const int error = errno;
     return absl::ErrnoToStatus(error, fmt::format("no memory file of {} bytes can be made", bytes));

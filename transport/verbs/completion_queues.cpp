@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cerrno>
 
@@ -54,10 +53,17 @@ void CompletionQueues::release(CompletionQueue& queue, std::uint32_t completions
 }
 
 std::size_t CompletionQueues::take(ibv_cq* cq) {
-  std::array<ibv_wc, kTakenAtOnce> completions;
-  const int count = device_.api().poll_cq(cq, kTakenAtOnce, completions.data());
+  // Whoever visits a completion may end a connection, and with that call this again. What was taken before
+  // then comes first, as it came out of its queue first.
+  if (taken_.size() < end_ + kTakenAtOnce) taken_.resize(end_ + kTakenAtOnce);
+  const int count = device_.api().poll_cq(cq, kTakenAtOnce, taken_.data() + end_);
   // A negative count means a broken device, which an asynchronous event reports, too.
-  for (int i = 0; i < count; ++i) visit_(completions[static_cast<std::size_t>(i)]);
+  end_ += static_cast<std::size_t>(std::max(count, 0));
+  while (next_ < end_) {
+    const ibv_wc completion = taken_[next_++];  // a copy: what is called may make room for more
+    visit_(completion);
+  }
+  next_ = end_ = 0;
   return static_cast<std::size_t>(std::max(count, 0));
 }
 

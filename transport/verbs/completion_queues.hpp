@@ -27,7 +27,8 @@ class CompletionQueues {
  public:
   using Visitor = std::function<void(const ibv_wc&)>;
 
-  /// `visit` sees every completion, from inside take() and drain().
+  /// `visit` sees every completion, each queue's in their order, from inside take() and release(), which it
+  /// may call itself.
   CompletionQueues(const Device& device, Visitor visit) : device_(device), visit_(std::move(visit)) {}
   ~CompletionQueues();
   CompletionQueues(const CompletionQueues&) = delete;
@@ -51,6 +52,10 @@ class CompletionQueues {
   const Device& device_;
   Visitor visit_;
   std::vector<std::unique_ptr<CompletionQueue>> queues_;
+  // Completions that are being visited: those from next_ to end_ still have to be.
+  std::vector<ibv_wc> taken_;
+  std::size_t next_ = 0;
+  std::size_t end_ = 0;
 };
 
 }  // namespace verbena::transport::verbs

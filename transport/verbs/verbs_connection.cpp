@@ -352,8 +352,9 @@ void VerbsConnection::on_send_completion(const ibv_wc& completion) {
         fmt::format("{}: {} completed a request that was not posted", peer_name(), hub_.device.name())));
   }
   while (sender_.queue().front_number() != number) complete_front(OperationResult::kOk);
-  if (completion.status != IBV_WC_SUCCESS) learn_cause(completion.status);
+  // First: to learn the cause may take further completions, which must not find this one still in front.
   complete_front(result_of(completion.status));
+  if (completion.status != IBV_WC_SUCCESS) learn_cause(completion.status);
 }
 
 void VerbsConnection::complete_front(OperationResult result) {

@@ -152,7 +152,8 @@ class VerbsTransport final : public Transport {
   std::deque<std::unique_ptr<VerbsConnection>> accepted_;  ///< not taken yet
   std::size_t announced_ = 0;                              ///< of accepted_
   bool closing_ = false;
-  bool events_seen_ = false;  ///< by the owner since the last poll()
+  bool events_seen_ = false;           ///< by the owner since the last poll()
+  std::uint64_t activity_polled_ = 0;  ///< hub_.activity, as the last poll() began or the last wait() ended
   TimePoint next_look_;
   TimePoint next_tick_;
   std::atomic<bool> interrupted_ = false;
@@ -368,6 +369,7 @@ void VerbsTransport::finish_failed() {
 std::size_t VerbsTransport::poll(std::span<Event> events) {
   hub_.retired.clear();
   events_seen_ = false;
+  activity_polled_ = hub_.activity;
   if (coarse_now() >= next_look_) look_around();
   if (!hub_.attention.empty()) attend();
   for (std::size_t rounds = 0; rounds < 8 && hub_.ready.size() < events.size(); ++rounds) {
@@ -414,7 +416,9 @@ void VerbsTransport::wait(TimePoint deadline) {
   // A message that the owner has seen keeps its receive until the next poll(), and its sender may be waiting
   // for that receive.
   if (events_seen_) return;
-  const std::uint64_t activity = hub_.activity;
+  // Since before the last poll(): it may have taken what a post that was refused before it waits for, and
+  // that raises no event.
+  const std::uint64_t activity = activity_polled_;
   bool ready = progress(activity);
   for (const TimePoint end = std::min(deadline, now() + options_.spin); !ready && now() < end;) {
     ready = progress(activity);
@@ -426,6 +430,7 @@ void VerbsTransport::wait(TimePoint deadline) {
     sleep(deadline);
     ready = progress(activity);
   }
+  activity_polled_ = hub_.activity;
   interrupted_.store(false, std::memory_order_seq_cst);
   std::uint64_t rung = 0;
   [[maybe_unused]] const ssize_t bytes = ::read(wake_up_.get(), &rung, sizeof(rung));

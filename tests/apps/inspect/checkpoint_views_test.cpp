@@ -172,6 +172,13 @@ TEST_F(CheckpointViewsTest, AnIncrementSaysWhatItNeeds) {
   ASSERT_THAT(*verified, SizeIs(2));
   ASSERT_THAT((*verified)[0].damages, SizeIs(1));
   EXPECT_EQ((*verified)[0].damages[0].what, "it builds upon ckpt-20, which is damaged");
+  std::filesystem::resize_file(folder_ + "/ckpt-20/server-0", 10);
+  const auto shorter = verify_checkpoints(files_, folder_, [](auto&&...) {});
+  ASSERT_TRUE(shorter.ok()) << shorter.status();
+  for (const VerifiedCheckpoint& one : *shorter) {
+    ASSERT_FALSE(one.damages.empty());
+    EXPECT_THAT(one.damages[0].advice, HasSubstr("take an older checkpoint, or put back a copy"));
+  }
 }
 
 /// Whoever has written it.
