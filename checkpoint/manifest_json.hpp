@@ -17,8 +17,8 @@
 //                                                        checksum}, …]}, …],
 //              blobs: [{name, bytes}, …]}, …]
 //
-// They mean what they mean in checkpoint/manifest.hpp; kinds are "rows", "scattered", "removed" and "blob". Fields that
-// this program does not know it ignores.
+// They mean what they mean in checkpoint/manifest.hpp; kinds are "rows", "scattered", "removed" and "blob".
+// Fields that this program does not know it ignores.
 #pragma once
 
 #include <string>
