@@ -157,6 +157,27 @@ class Sessions(unittest.TestCase):
             session.clock()
             self.assertEqual(table.pull([1])[0, 0], 1)
 
+    def test_fork_and_observers(self):
+        with jobs.job("tcp") as place, verbena.connect(**place) as session:
+            observer = verbena.Observer(place["servers"], **jobs.network("tcp"))
+            read, write = os.pipe()
+            child = os.fork()
+            if child == 0:
+                said = "nothing"
+                try:
+                    observer.job()
+                except verbena.Error as error:
+                    said = str(error)
+                os.write(write, said.encode())
+                del observer  # leaves the parent's alone
+                os._exit(0)
+            os.close(write)
+            with open(read, encoding="utf-8") as pipe:
+                self.assertIn("belongs to the process that has made it", pipe.read())
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+            self.assertEqual(observer.job().workers, 1)
+            session.clock()
+
     def test_closed(self):
         with jobs.alone() as session:
             table = session.table("rows", rows=10)
