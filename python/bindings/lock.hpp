@@ -21,14 +21,14 @@ class Unlocked {
  private:
   friend class Locked;
 
-  static void give_up() { state_ = PyEval_SaveThread(); }
+  static void give_up() { thread_state = PyEval_SaveThread(); }
 
   /// Not once the interpreter ends in another thread: then this one, which is a daemon thread, sleeps until
   /// the process has ended, as Python 3.14 has it. Before that version Python ends the thread instead, by
   /// unwinding its stack, and on the way would be destructors, which let nothing pass.
   static void take() {
     try {
-      PyEval_RestoreThread(std::exchange(state_, nullptr));
+      PyEval_RestoreThread(std::exchange(thread_state, nullptr));
     } catch (abi::__forced_unwind&) {
       for (;;) ::pause();  // it must not be left
     }
@@ -36,13 +36,13 @@ class Unlocked {
 
   /// Of this thread, when it has given up the lock. Kept here, since at the interpreter's end nobody else
   /// knows it any more.
-  static inline constinit thread_local PyThreadState* state_ = nullptr;
+  static inline constinit thread_local PyThreadState* thread_state = nullptr;
 };
 
 /// The opposite, in a thread that has the lock already or has given it up by Unlocked.
 class Locked {
  public:
-  Locked() : was_unlocked_(Unlocked::state_ != nullptr) {
+  Locked() : was_unlocked_(Unlocked::thread_state != nullptr) {
     if (was_unlocked_) Unlocked::take();
   }
   ~Locked() {
