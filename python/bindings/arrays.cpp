@@ -1,8 +1,13 @@
 #include "python/bindings/arrays.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "python/bindings/errors.hpp"
 
@@ -59,6 +64,58 @@ std::string shape_text(const RowShape& shape) {
 
 std::string shape_text(const py::array& array) {
   return text_of(array.attr("shape"));
+}
+
+template <class Narrow, class Wide>
+bool holds(Wide value) {
+  if constexpr (std::is_integral_v<Narrow>) {
+    return std::in_range<Narrow>(value);
+  } else {
+    return !std::isfinite(value) || std::abs(value) <= Wide{std::numeric_limits<Narrow>::max()};
+  }
+}
+
+/// Refuses values that Narrow does not hold. Wide: a type of the array's kind that holds them all.
+template <class Narrow, class Wide>
+void check_values(const py::array& given, const py::dtype& wanted) {
+  const auto array = py::reinterpret_steal<py::array>(
+      numpy_function("ascontiguousarray")(given, py::dtype::of<Wide>()).release());
+  const std::span values(static_cast<const Wide*>(array.data()), static_cast<std::size_t>(array.size()));
+  const auto wrong = std::ranges::find_if_not(values, holds<Narrow, Wide>);
+  if (wrong == values.end()) return;
+  const py::int_ place(wrong - values.begin());
+  refuse("updates: numbers that " + text_of(wanted) + " holds are expected; the one at place " +
+         text_of(place) + " is " + text_of(array.attr("flat")[place]));
+}
+
+template <class Narrow>
+void check_whole_numbers(const py::array& given, const py::dtype& wanted) {
+  const char kind = given.dtype().kind();
+  const auto bytes = static_cast<std::size_t>(given.itemsize());
+  if (kind == 'u' && bytes >= sizeof(Narrow)) check_values<Narrow, std::uint64_t>(given, wanted);
+  if (kind == 'i' && bytes > sizeof(Narrow)) check_values<Narrow, std::int64_t>(given, wanted);
+}
+
+template <class Narrow>
+void check_fractions(const py::array& given, const py::dtype& wanted) {
+  const auto bytes = static_cast<std::size_t>(given.itemsize());
+  if (given.dtype().kind() != 'f' || bytes <= sizeof(Narrow)) return;
+  if (bytes == sizeof(double)) return check_values<Narrow, double>(given, wanted);
+  check_values<Narrow, long double>(given, wanted);
+}
+
+/// Refuses what would become another number, or infinite.
+void check_values_of(const py::array& given, ValueType type, const py::dtype& wanted) {
+  switch (type) {
+    case ValueType::kInt32:
+      return check_whole_numbers<std::int32_t>(given, wanted);
+    case ValueType::kInt64:
+      return check_whole_numbers<std::int64_t>(given, wanted);
+    case ValueType::kFloat:
+      return check_fractions<float>(given, wanted);
+    case ValueType::kDouble:
+      return check_fractions<double>(given, wanted);
+  }
 }
 
 }  // namespace
@@ -157,6 +214,7 @@ py::array rows_to_read(const py::object& given, const RowShape& shape) {
   if (!fits)
     refuse("updates: " + text_of(wanted) + " is expected, or what becomes it; this is " +
            text_of(array.dtype()));
+  check_values_of(array, shape.type, wanted);
   return py::reinterpret_steal<py::array>(numpy_function("ascontiguousarray")(array, wanted).release());
 }
 

@@ -44,7 +44,8 @@ py::array new_rows(const RowShape& shape);
 /// (where the width is 1: or [rows]).
 py::array rows_to_fill(const py::object& given, const RowShape& shape);
 /// `given` as a contiguous array [rows, width] of the type (where the width is 1: or [rows]): itself, if it
-/// is one, or a copy. InvalidArgumentError if values would lose more than precision, or for another shape.
+/// is one, or a copy. InvalidArgumentError if values would lose more than precision, since the type has no
+/// fractions or none so large, or for another shape.
 py::array rows_to_read(const py::object& given, const RowShape& shape);
 
 std::span<std::byte> writable_bytes(py::array& rows);

@@ -1,6 +1,8 @@
 // How a status becomes an exception of the package (python/verbena/_errors.py).
 #pragma once
 
+#include <pybind11/pybind11.h>
+
 #include <string>
 #include <utility>
 
@@ -15,6 +17,10 @@ void check(const absl::Status& status);
 
 /// Throws InvalidArgumentError, for arguments that are found wrong before the library sees them.
 [[noreturn]] void refuse(const std::string& why);
+
+/// "ValueError: the text", whatever the text has in it; without one, if the exception cannot say it.
+/// REQUIRES: the interpreter's lock; no exception is set.
+std::string text_of_exception(const pybind11::handle& raised);
 
 template <class Value>
 Value value_of(absl::StatusOr<Value> result) {

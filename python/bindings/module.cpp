@@ -23,7 +23,12 @@ PYBIND11_MODULE(_verbena, module) {
   define_data_cursor(module);
   define_server(module);
   define_observer(module);
-  module.def("_close_sessions", &OpenSession::close_all);
+  module.def(
+      "_close_sessions",
+      [](const pybind11::object& error) {
+        OpenSession::close_all(error.is_none() ? std::string() : text_of_exception(error));
+      },
+      pybind11::arg("error"));
   module.def(
       "parse_consistency",
       [](const std::string& text) { return verbena::to_string(value_of(verbena::parse_consistency(text))); },

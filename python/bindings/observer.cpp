@@ -1,4 +1,5 @@
 // Looking at a job without taking part in it.
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "python/bindings/named_arguments.hpp"
 #include "python/bindings/pending.hpp"
 #include "python/bindings/records.hpp"
+#include "python/bindings/signals.hpp"
 #include <verbena/observer.hpp>
 
 namespace verbena::python {
@@ -20,16 +22,28 @@ namespace {
 /// Threads take turns: while one waits for an answer, another one's call waits for it.
 class PythonObserver {
  public:
-  explicit PythonObserver(std::unique_ptr<Observer> observer) : observer_(std::move(observer)) {}
+  explicit PythonObserver(std::unique_ptr<Observer> observer)
+      : process_(process_number()), observer_(std::move(observer)) {}
+  ~PythonObserver() {
+    if (process_ != process_number()) static_cast<void>(observer_.release());  // it is the parent's
+  }
+  PythonObserver(const PythonObserver&) = delete;
+  PythonObserver& operator=(const PythonObserver&) = delete;
 
   template <class Use>
   auto use(Use&& use) {
+    if (process_ != process_number()) {
+      check(absl::FailedPreconditionError(
+          "this observer belongs to the process that has made it, and a child that it has forked has none: "
+          "it needs an observer of its own"));
+    }
     const Unlocked unlocked;
     const std::scoped_lock lock(mutex_);
     return use(*observer_);
   }
 
  private:
+  const std::uint64_t process_;
   std::mutex mutex_;
   std::unique_ptr<Observer> observer_;
 };

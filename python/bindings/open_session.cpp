@@ -80,9 +80,16 @@ std::shared_ptr<OpenSession> OpenSession::open(SessionOptions options, bool is_t
       if (opening->result->ok()) (**opening->result)->take_over();
     }
   }
-  // Had the result come in the last moment before an interruption, it would be made for nothing: it is used,
-  // and the exception is raised when it has been closed again.
-  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+  if (PyErr_Occurred() != nullptr) {
+    // What has come in the last moment before an interruption was made for nothing. It says goodbye now: it
+    // would live on with `opening`, which its options know.
+    const py::error_already_set interrupted;
+    {
+      const Unlocked unlocked;
+      opening->result.reset();
+    }
+    throw interrupted;
+  }
   return std::shared_ptr<OpenSession>(new OpenSession(value_of(*std::move(opening->result))));
 }
 
@@ -210,8 +217,16 @@ void OpenSession::close_all(const std::string& why_given_up) {
     if (!open_sessions().contains(each)) continue;
     const std::shared_ptr<OpenSession> session = each->weak_from_this().lock();
     if (session == nullptr || session->calls_ + session->calls_back_ > 0) continue;
-    if (session->process_ == process_number()) session->take_over();
-    session->close(why_given_up);
+    try {
+      if (session->process_ == process_number()) session->take_over();
+      session->close(why_given_up);
+    } catch (py::error_already_set& raised) {
+      const std::string why = text_of_exception(raised.value());
+      raised.restore();
+      PyErr_WriteUnraisable(nullptr);
+      if (session->is_open()) session->end(why);
+      if (PyErr_Occurred() != nullptr) PyErr_WriteUnraisable(nullptr);
+    }
   }
 }
 

@@ -82,7 +82,8 @@ class OpenSession : public std::enable_shared_from_this<OpenSession> {
   /// Says goodbye; with a reason, gives up before. Does nothing if it is closed already. Throws if it is in
   /// use, or if arrays lie in its memory and there is no reason.
   void close(const std::string& why_given_up = {});
-  /// For the end of the interpreter: close() of all that are open, in whichever thread, but those in use.
+  /// For the end of the interpreter: close() of all that are open, in whichever thread, but those in use. One
+  /// that cannot be closed gives up, and says why on standard error.
   static void close_all(const std::string& why_given_up);
 
  private:

@@ -8,6 +8,7 @@
 #include "python/bindings/arrays.hpp"
 #include "python/bindings/definitions.hpp"
 #include "python/bindings/errors.hpp"
+#include "python/bindings/lock.hpp"
 #include "python/bindings/named_arguments.hpp"
 #include "python/bindings/open_session.hpp"
 #include "python/bindings/records.hpp"
@@ -143,13 +144,23 @@ auto constant(Value (Session::*call)() const) {
   return [call](const std::shared_ptr<OpenSession>& session) { return (session->constants().*call)(); };
 }
 
+/// Whether it is what sys.exit() raises in a program that has not failed.
+bool is_success(const py::object& raised) {
+  if (PyErr_GivenExceptionMatches(raised.ptr(), PyExc_SystemExit) == 0) return false;
+  const py::object status = raised.attr("code");
+  return status.is_none() || (py::isinstance<py::int_>(status) && status.equal(py::int_(0)));
+}
+
 /// The end of "with": an exception is a reason to give up.
-void leave(const std::shared_ptr<OpenSession>& session, const py::object& kind, const py::object& raised,
+void leave(const std::shared_ptr<OpenSession>& session, const py::object& /*kind*/, const py::object& raised,
            const py::object& /*traceback*/) {
-  std::string why;
-  if (!kind.is_none())
-    why = kind.attr("__name__").cast<std::string>() + ": " + py::str(raised).cast<std::string>();
-  session->close(why);
+  session->close(raised.is_none() || is_success(raised) ? std::string() : text_of_exception(raised));
+}
+
+template <class Read>
+auto read_unlocked(Read&& read) {
+  const Unlocked unlocked;
+  return read();
 }
 
 }  // namespace
@@ -207,13 +218,16 @@ void define_session(py::module_& module) {
       "newest_checkpoint",
       [](const std::string& folder) {
         std::vector<std::string> damaged;
-        const CheckpointSummary newest = value_of(newest_checkpoint(folder, &damaged));
+        const CheckpointSummary newest =
+            value_of(read_unlocked([&] { return newest_checkpoint(folder, &damaged); }));
         return checkpoint_record(newest, damaged);
       },
       py::arg("folder"), "The newest whole checkpoint in a folder.");
   module.def(
       "read_checkpoint",
-      [](const std::string& path) { return checkpoint_record(value_of(read_checkpoint(path))); },
+      [](const std::string& path) {
+        return checkpoint_record(value_of(read_unlocked([&] { return read_checkpoint(path); })));
+      },
       py::arg("path"), "What the checkpoint of this folder says of itself.");
 }
 

@@ -241,8 +241,12 @@ Sample prepare_sample(const PythonTable& table, const KeyDistribution& distribut
                       std::mt19937_64& random, std::int64_t from, std::int64_t to, double preference) {
   check_open(table);
   const SampleOptions options{.from = from, .to = to, .preference = preference};
-  return value_of(table.session->use(
-      [&](Session&) { return table.table.prepare_sample(distribution, count, random, options); }));
+  // Other threads may draw with the generator while this one has given up the interpreter's lock.
+  std::mt19937_64 own = random;
+  Sample sample = value_of(table.session->use(
+      [&](Session&) { return table.table.prepare_sample(distribution, count, own, options); }));
+  random = own;
+  return sample;
 }
 
 }  // namespace

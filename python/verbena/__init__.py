@@ -111,8 +111,10 @@ def _leave() -> None:
     it, the other workers would take this one's work for finished."""
     error = getattr(sys, "last_value", None)
     failed = error is not None and not hasattr(sys, "ps1")
-    _verbena._close_sessions(f"{type(error).__name__}: {error}" if failed else "")
-    _verbena._stop_servers()
+    try:
+        _verbena._close_sessions(error if failed else None)
+    finally:
+        _verbena._stop_servers()
 
 
 atexit.register(_leave)

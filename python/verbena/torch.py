@@ -167,6 +167,19 @@ def _initial_values(text: str) -> Callable[[numpy.random.Generator, tuple[int, i
     return lambda random, shape: numpy.full(shape, numbers.get("value", 0.0))
 
 
+def _are_given(who: str, options: dict[str, Any], are_zero: Callable[[], bool]) -> bool:
+    """Whether a table of such options is to be given first values. Rows that move change by pushes only, and what is pushed
+    to a rule is a gradient: they begin with zeros, and other values are refused."""
+    if not options.get("dynamic") or options["rule"].partition("(")[0] == "add":
+        return True
+    if not are_zero():
+        raise InvalidArgumentError(
+            f"{who}: rows of a table with dynamic=True and a rule can only begin with zeros: for other first values, "
+            f"steps that the worker takes, or dynamic=False, are expected"
+        )
+    return False
+
+
 class _Beginnings:
     """What a session's layers and optimizers have begun with."""
 
@@ -230,7 +243,7 @@ class _Beginnings:
                 piece_values = numpy.asarray(values(piece, keys), dtype=table.dtype)
                 if adds and needs_clock:
                     table.push(keys, piece_values)
-                elif options.get("dynamic"):
+                elif options.get("dynamic"):  # and so adds: _are_given()
                     table.push_async(keys, piece_values).wait()
                 elif needs_clock:
                     pending.append(table.call_async("set", list(keys), piece_values.ravel()))
@@ -348,6 +361,9 @@ class _TableLayer(torch.nn.Module):
             rule="add" if rule is None else rule,
             **({"initial": initial, "seed": seed} if sparse and is_text else {}),
         )
+        are_given = _are_given(
+            f'layer "{name}"', options, lambda: not (make(numpy.random.default_rng(seed), (1, 64)) if make else initial).any()
+        )
         beginnings = _beginnings(session)
         begins_with = (initial, seed) if is_text else hashlib.sha256(initial.tobytes()).digest()
         is_shared = beginnings.has(name, (options, begins_with), can_share=True)
@@ -361,7 +377,7 @@ class _TableLayer(torch.nn.Module):
                 return initial[keys.start:keys.stop]
             return make(numpy.random.default_rng((seed, piece)), (len(keys), embedding_dim))
 
-        if make is None or initial != "zero":
+        if are_given and (make is None or initial != "zero"):
             beginnings.fill(session, self.table, num_embeddings, options, values, session.workers)
 
     def requires_grad_(self, requires_grad: bool = True) -> _TableLayer:
@@ -597,29 +613,26 @@ class DistributedOptimizer:
             dtype=dtype,
             rule=optimizer if isinstance(optimizer, str) else "add",
         )
+        first = numpy.zeros((rows, _PARAMETERS_A_ROW), dtype=dtype)
+        self._copy(self._views(first), self._parameters + self._others)
+        are_given = _are_given("DistributedOptimizer", options, lambda: not first.any())
         beginnings = _beginnings(session)
         beginnings.has(name, None, can_share=False)
         self._table = session.table(name, **options)
         beginnings.note(name, None)
-        first = numpy.zeros((rows, _PARAMETERS_A_ROW), dtype=dtype)
-        with torch.no_grad():
-            for each, values in zip(self._parameters + self._others, self._views(first)):
-                values.copy_(each)
-        beginnings.fill(session, self._table, rows, options, lambda _, keys: first[keys.start:keys.stop], 1)
+        if are_given:
+            beginnings.fill(session, self._table, rows, options, lambda _, keys: first[keys.start:keys.stop], 1)
+        # Also its own: another optimizer of the model, which comes later, gives them the values that worker 0 has.
+        self._table.pull(range(rows), out=first)
+        self._copy(self._parameters + self._others, self._views(first))
         own_rows = self._rows[len(self._parameters) - 1].stop
-        if self._others:
-            self._table.pull(range(own_rows, rows), out=first[own_rows:])
-            with torch.no_grad():
-                for each, values in zip(self._others, self._views(first)[len(self._parameters):]):
-                    each.copy_(values)
         self._frozen = [each for each in self._others if not each.requires_grad]
         self._rows = self._rows[:len(self._parameters)]
         # Of the parameters, when they were pulled or pushed the last time.
-        self._values = numpy.zeros((own_rows, _PARAMETERS_A_ROW), dtype=dtype)
+        self._values = first[:own_rows].copy()
         self._updates = numpy.zeros_like(self._values)
         self._value_views = self._views(self._values)
         self._update_views = self._views(self._updates)
-        self._read()
         if model is not None:
             model.register_forward_pre_hook(self._before_forward)
 
@@ -636,9 +649,7 @@ class DistributedOptimizer:
                     f"a pull would undo that: load_state_dict() and the like are expected before the optimizer is made"
                 )
         self._table.pull(range(len(self._values)), out=self._values)
-        with torch.no_grad():
-            for each, values in zip(self._parameters, self._value_views):
-                each.copy_(values)
+        self._copy(self._parameters, self._value_views)
         self._pulled_in = self._session.current_clock
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
@@ -689,6 +700,12 @@ class DistributedOptimizer:
                 now = each.detach().to(values.device)
                 torch.sub(now, values, out=updates).mul_(self._share)
                 values.copy_(now)
+
+    @staticmethod
+    def _copy(to: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for each, values in zip(to, given):
+                each.copy_(values)
 
     def _before_forward(self, *_: Any) -> None:
         if self._pulled_in != self._session.current_clock:

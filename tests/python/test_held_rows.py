@@ -163,6 +163,34 @@ class WhatIsKept(unittest.TestCase):
             self.assertEqual(part.tolist(), [0, 0, 0])  # its memory is there
             del part
 
+    def test_what_goes_unnoticed_is_what_the_document_says(self):
+        text = (jobs.ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+        strides = np.lib.stride_tricks
+        with of_node() as session:
+            table = dynamic(session)
+
+            def is_noticed(make):
+                try:
+                    with table.hold([1]) as held:
+                        made = make(held[0])
+                except BufferError:
+                    return True
+                finally:
+                    del made
+                return False
+
+            for make in (lambda row: row[1:], lambda row: row.reshape(2, 2), lambda row: row.T, lambda row: row.view("i4"),
+                         lambda row: np.broadcast_to(row, (2, 4)), np.frombuffer, lambda row: np.ndarray(2, "f4", row)):
+                self.assertTrue(is_noticed(make))
+            for name, make in {"memoryview(row)": memoryview, "numpy.ma.array(row)": lambda row: np.ma.array(row, copy=False),
+                               "numpy.asmatrix(row)": np.asmatrix, "row.view(numpy.recarray)": lambda row: row.view(np.recarray),
+                               "numpy.from_dlpack(row)": np.from_dlpack, "row.flat": lambda row: row.flat,
+                               "numpy.nditer(row)": np.nditer, "row.ctypes": lambda row: row.ctypes,
+                               "as_strided": lambda row: strides.as_strided(row, (2,)),
+                               "sliding_window_view": lambda row: strides.sliding_window_view(row, 2)}.items():
+                self.assertTrue(f"`{name}`" in text, name)
+                self.assertFalse(is_noticed(make), name)
+
     def test_an_exception_goes_its_way(self):
         with of_node() as session:
             table = dynamic(session)

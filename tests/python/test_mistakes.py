@@ -63,6 +63,32 @@ class Arrays(unittest.TestCase):
             table = session.table("whole", rows=4, dtype="int32")
             self.refuses("int32 is expected.*float64", table.push, [1], [[1.5]])
 
+    def test_numbers_that_the_type_does_not_hold(self):
+        most = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float32": float(np.finfo("f4").max), "float64": 1e308}
+        with jobs.alone() as session:
+            for dtype, type_of, wrong in (("int32", "i8", 3_000_000_000), ("int32", "i8", -2**31 - 1), ("int32", "u4", 2**31),
+                                          ("int32", ">i8", 2**31), ("int64", "u8", 2**63), ("int32", "u8", 2**64 - 1),
+                                          ("float32", "f8", 1e300), ("float32", "f8", -3.5e38), ("float32", ">f8", 1e39),
+                                          ("float64", "g", np.longdouble("-1e400"))):
+                with self.subTest(dtype=dtype, type_of=type_of):
+                    table = session.table(f"{dtype} {type_of} {wrong}", rows=4, width=2, dtype=dtype)
+                    updates = np.array([[1, 0], [most[dtype], 0]], dtype=type_of)
+                    table.push([1, 2], updates)  # the largest are taken
+                    updates[1, 1] = wrong
+                    words = f"updates: numbers that {dtype} holds are expected; the one at place 3 is "
+                    for push in (table.push, table.push_async):
+                        self.refuses(words, push, [1, 2], updates)
+                        self.refuses(words, push, [1, 2], np.repeat(updates, 2, axis=1)[:, ::2])
+                    self.assertEqual(table.pull([1])[0, 0], 1)
+            table = session.table("whole", rows=4, dtype="int32")
+            self.refuses("place 0 is 3000000000", table.push, [1], [[3_000_000_000]])
+            for type_of in ("?", "u1", "u2", "i1", "i2"):
+                table.push([1], np.ones((1, 1), dtype=type_of))
+            self.assertEqual(table.pull([1])[0, 0], 5)
+            table = session.table("parts", rows=4, width=4)
+            table.push([1], np.array([[np.inf, -np.inf, np.nan, 1e38]]))  # these float32 has
+            np.testing.assert_array_equal(table.pull([1]), np.array([[np.inf, -np.inf, np.nan, 1e38]], dtype="f4"))
+
     def test_names(self):
         with jobs.alone() as session:
             self.refuses("a table holds float32", session.table, "a", rows=1, dtype="float16")
@@ -130,6 +156,27 @@ class Sessions(unittest.TestCase):
                 self.assertRegex(sentence, f"belongs to process {os.getpid()}, and a child that it has forked")
             session.clock()
             self.assertEqual(table.pull([1])[0, 0], 1)
+
+    def test_fork_and_observers(self):
+        with jobs.job("tcp") as place, verbena.connect(**place) as session:
+            observer = verbena.Observer(place["servers"], **jobs.network("tcp"))
+            read, write = os.pipe()
+            child = os.fork()
+            if child == 0:
+                said = "nothing"
+                try:
+                    observer.job()
+                except verbena.Error as error:
+                    said = str(error)
+                os.write(write, said.encode())
+                del observer  # leaves the parent's alone
+                os._exit(0)
+            os.close(write)
+            with open(read, encoding="utf-8") as pipe:
+                self.assertIn("belongs to the process that has made it", pipe.read())
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+            self.assertEqual(observer.job().workers, 1)
+            session.clock()
 
     def test_closed(self):
         with jobs.alone() as session:

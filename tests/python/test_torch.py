@@ -3,6 +3,7 @@
 import gc
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -151,6 +152,40 @@ class Layers(unittest.TestCase):
                 steps.step()
                 session.barrier()
                 torch.testing.assert_close(ours(indices), theirs(indices))
+
+    def test_first_values_of_rows_that_move(self):
+        """They are what was asked for, or an error: a push to a rule would be a step."""
+        with jobs.job(workers=2, servers=2) as place:
+
+            def work(session):
+                moves = {"dynamic": True, "consistency": "asp"}
+                rows = layers.Embedding(session, "rows", ROWS, WIDTH, lr=0.1, initial=start_values(), **moves)
+                torch.testing.assert_close(rows.rows(range(ROWS)), start_values())
+                for initial in ("normal", "constant(value=2)", start_values()):
+                    with self.assertRaisesRegex(verbena.InvalidArgumentError, 'layer "steps": .* only begin with zeros'):
+                        layers.Embedding(session, "steps", ROWS, WIDTH, rule="sgd(rate=0.1)", initial=initial, **moves)
+                for initial in ("zero", "constant(value=0)", torch.zeros(ROWS, WIDTH)):
+                    rows = layers.Embedding(session, f"{initial}"[:9], ROWS, WIDTH, rule="sgd(rate=0.1)", initial=initial,
+                                            **moves)
+                    self.assertFalse(rows.rows(range(ROWS)).any())
+                net = model(1)
+                with self.assertRaisesRegex(verbena.InvalidArgumentError, "DistributedOptimizer: .* only begin with zeros"):
+                    layers.DistributedOptimizer("sgd(rate=0.1)", session, net, **moves)
+                optimizer = layers.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1), session, net, **moves)
+                optimizer.pull()
+                torch.testing.assert_close(values_of(net), values_of(model(1)))
+                zeros = torch.nn.Linear(2, 1)
+                torch.nn.init.zeros_(zeros.weight)
+                torch.nn.init.zeros_(zeros.bias)
+                optimizer = layers.DistributedOptimizer("sgd(rate=0.1)", session, zeros, name="zeros", **moves)
+                session.barrier()
+                zeros(torch.ones(1, 2)).sum().backward()
+                optimizer.step()
+                session.barrier()
+                optimizer.pull()
+                torch.testing.assert_close(zeros.weight.detach(), torch.full((1, 2), -0.1))
+
+            jobs.in_workers(place, work)
 
     def test_a_worker_is_replaced(self):
         """The process in the place of one that has died makes the same layers, and gives them no first values again."""
@@ -413,9 +448,13 @@ session.close()
             self.assertLess(jobs.resident_bytes() - before, 1 << 20)
 
 
+_seeding = threading.Lock()  # the generator is that of all threads
+
+
 def model(seed, dtype=torch.float32):
-    torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(10, 13, dtype=dtype), torch.nn.Tanh(), torch.nn.Linear(13, 1, dtype=dtype))
+    with _seeding:
+        torch.manual_seed(seed)
+        return torch.nn.Sequential(torch.nn.Linear(10, 13, dtype=dtype), torch.nn.Tanh(), torch.nn.Linear(13, 1, dtype=dtype))
 
 
 def examples(share=0, shares=1, dtype=torch.float32):
@@ -515,6 +554,38 @@ class Optimizers(unittest.TestCase):
                     one, other = jobs.in_workers(place, work)
                 torch.testing.assert_close(one, values_of(model(0)), rtol=0, atol=0)
                 torch.testing.assert_close(other, one, rtol=0, atol=0)
+
+    def test_two_optimizers_of_a_model(self):
+        """What the second one gives to the first one's parameters is what these have begun with."""
+        with jobs.job(workers=2, servers=2) as place:
+
+            def work(session):
+                net = model(session.rank)
+                optimizers = []
+                for number, kind in ((0, torch.optim.SGD), (2, torch.optim.Adam)):
+                    optimizers.append(layers.DistributedOptimizer(kind(net[number].parameters(), 0.01), session, net,
+                                                                  name=f"part {number}", consistency=verbena.Bsp()))
+                    torch.testing.assert_close(values_of(net), values_of(model(0)), rtol=0, atol=0)
+                for _ in range(3):
+                    loss_of(net, examples()).backward()
+                    for each in optimizers:
+                        each.step()
+                        each.zero_grad()
+                    session.clock()
+                for each in optimizers:
+                    each.pull()
+                return values_of(net)
+
+            one, other = jobs.in_workers(place, work)
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+        alone = model(0)
+        plain = [torch.optim.SGD(alone[0].parameters(), 0.01), torch.optim.Adam(alone[2].parameters(), 0.01)]
+        for _ in range(3):
+            loss_of(alone, examples()).backward()
+            for each in plain:
+                each.step()
+                each.zero_grad()
+        torch.testing.assert_close(one, values_of(alone))
 
     def test_what_others_change_is_not_lost_silently(self):
         with jobs.alone() as session:

@@ -2,6 +2,9 @@
 
 import asyncio
 import signal
+import sys
+import tempfile
+import threading
 import time
 import unittest
 
@@ -159,6 +162,81 @@ server.wait()
 print(came)
 """
         self.assertIn("in the middle of a call, in which a signal's handler must not use it", jobs.run_script(script))
+
+    def test_a_connection_in_the_last_moment(self):
+        """It is made while the handler runs that then raises: its session says goodbye."""
+        script = f"""
+import signal, time, verbena
+address = "{jobs.free_address('shm')}"
+def handle(number, frame):
+    global server
+    server = verbena.Server(address)
+    time.sleep(1)
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    verbena.connect([address])
+except KeyboardInterrupt:
+    print("interrupted", server.wait(5))
+"""
+        self.assertEqual(jobs.run_script(script), "interrupted True\n")
+
+
+class OtherThreads(unittest.TestCase):
+    """They run while a call takes its time."""
+
+    def test_a_checkpoint_is_looked_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with jobs.alone() as session:
+                table = session.table("rows", rows=1 << 18, width=16, consistency="bsp")
+                table.push(range(1 << 18), np.ones((1 << 18, 16), dtype=np.float32))
+                session.checkpoint(folder)
+                session.finish_checkpoint()
+            turns, is_over = 0, False
+
+            def turn():
+                nonlocal turns
+                while not is_over:
+                    time.sleep(0.0002)
+                    turns += 1
+
+            self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+            sys.setswitchinterval(10)  # only a call that gives up the interpreter's lock lets the other thread run
+            thread = threading.Thread(target=turn)
+            thread.start()
+            time.sleep(0.01)
+            before = turns
+            verbena.newest_checkpoint(folder)
+            after = turns
+            is_over = True
+            thread.join()
+            self.assertGreater(after, before)
+
+    def test_a_sample_is_drawn_by_one_call(self):
+        """What another thread draws with the same generator meanwhile is not missing in it."""
+        count, most = 3_000_000, 100_000
+        keys = verbena.KeyDistribution.uniform(range(1 << 16))
+        with jobs.alone() as session:
+            table = session.table("rows", rows=1 << 16, dynamic=True, consistency="asp")
+            expected = table.prepare_sample(keys, count + most, verbena.Random(1)).keys
+            random, begins, is_over = verbena.Random(1), threading.Event(), False
+
+            def draw():
+                begins.wait()
+                while not is_over:
+                    keys.draw(random)
+                    time.sleep(0.0001)
+
+            thread = threading.Thread(target=draw)
+            thread.start()
+            begins.set()
+            found = table.prepare_sample(keys, count, random).keys
+            is_over = True
+            thread.join()
+            starts = [i for i in range(most) if expected[i] == found[0] and (expected[i:i + 8] == found[:8]).all()]
+            self.assertEqual(len(starts), 1)
+            np.testing.assert_array_equal(found, expected[starts[0]:][:count])
 
 
 if __name__ == "__main__":
