@@ -542,7 +542,7 @@ class TcpStreamsAloneTest : public ::testing::Test {
     int times_opened = 0;
   };
 
-  const TcpOptions options_;
+  const TcpOptions options_ = {};
   std::vector<std::byte> buffer_ = std::vector<std::byte>(65536);
   tcp::Hub hub_{.options = options_, .tls = nullptr, .sockets = *tcp::Sockets::create(), .buffer = buffer_};
 };
