@@ -328,9 +328,7 @@ TEST_F(LauncherTest, VerboseShowsEffectiveOptionsAndQuietNothing) {
 }
 
 TEST_F(LauncherTest, EveryApplicationSaysItsChoices) {
-  std::vector<SmallTraining> trainings = small_trainings();
-  trainings.push_back({.application = "word2vec", .options = {"--min-count", "1", "--held-out", "0"}});
-  trainings.push_back({.application = "sketch", .options = {}});
+  const std::vector<SmallTraining> trainings = trainings_of_all_applications();
   const std::map<std::string, std::vector<std::string>> of_application = {
       {"lda", {"allocation", "lookahead", "clocks-per-iteration", "batch"}},
       {"mf", {"allocation", "lookahead", "clocks-per-iteration", "batch"}},
@@ -343,7 +341,7 @@ TEST_F(LauncherTest, EveryApplicationSaysItsChoices) {
     const std::string& name = training.application;
     SCOPED_TRACE(name);
     const std::string data = path("data of " + name);
-    write_data({.application = name == "word2vec" ? "lda" : name == "sketch" ? "ctr" : name}, data);
+    write_data(training, data);
     std::vector<std::string> arguments = {
         "run",           name,       "--data",           data, "-v", "--lanes", "2", "--metrics",
         path("metrics"), "--report", path("report.html")};
