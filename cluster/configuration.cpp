@@ -11,7 +11,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-constexpr std::size_t kMostBytes = 256 << 10;
+constexpr std::size_t kMostConfigurationBytes = 256 << 10;
 constexpr std::size_t kMostServers = 4096;
 constexpr std::size_t kMostCopies = 16;
 
@@ -41,7 +41,7 @@ Configuration::Chain Configuration::all_of(std::uint32_t server) const {
 }
 
 absl::StatusOr<Configuration> decode_configuration(std::string_view text) {
-  if (text.size() > kMostBytes) return wrong(fmt::format("has {} bytes", text.size()));
+  if (text.size() > kMostConfigurationBytes) return wrong(fmt::format("has {} bytes", text.size()));
   // The parser's own limit of depth is the stack: nothing here is deeper than this.
   constexpr int kMostDepth = 4;
   const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMostDepth; };

@@ -56,13 +56,13 @@ std::string encode(const Word& word) {
 }
 
 absl::StatusOr<Word> decode_word(std::string_view text) {
-  constexpr std::size_t kMostBytes = 16 << 10;
+  constexpr std::size_t kMostWordBytes = 16 << 10;
   const auto wrong = [] {
     return absl::InvalidArgumentError(
         "a word about configurations: expected a suspicion, an arrival, a wish to join or leave, or that it "
         "has joined");
   };
-  if (text.size() > kMostBytes) return wrong();
+  if (text.size() > kMostWordBytes) return wrong();
   // The parser's own limit of depth is the stack.
   const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 1; };
   const Json json = Json::parse(text, is_shallow, /*allow_exceptions=*/false);

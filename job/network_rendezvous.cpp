@@ -664,8 +664,6 @@ absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const
   if (options.rank == 0) {
     const absl::Status listens = listen_at(**made, options.place);
     if (!listens.ok()) return listens;
-    if (const std::string doubt = doubt_about(options.place); !doubt.empty())
-      spdlog::warn("the other processes may not find rank 0: {}", doubt);
     talk = std::make_unique<Host>(options, *std::move(made));
   } else {
     const std::string address = "tcp:" + to_string(options.place);
@@ -692,7 +690,16 @@ absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const
     talk = std::make_unique<Guest>(options, *std::move(made), *std::move(connection));
   }
   talk->start();
-  return std::unique_ptr<NetworkRendezvous>(new NetworkRendezvous(options, std::move(talk)));
+  std::unique_ptr<NetworkRendezvous> joined(new NetworkRendezvous(options, std::move(talk)));
+  if (options.rank == 0) {
+    // Beside the rest: the system may ask servers of names that do not answer.
+    joined->doubting_.begin([place = options.place] {
+      if (const std::string doubt = doubt_about(place); !doubt.empty())
+        spdlog::warn("the other processes may not find rank 0: {}", doubt);
+      return absl::OkStatus();
+    });
+  }
+  return joined;
 }
 
 NetworkRendezvous::NetworkRendezvous(const Options& options, std::unique_ptr<Talk> talk)

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/errand.hpp"
 #include "job/peer_news.hpp"
 #include "job/rendezvous.hpp"
 #include "transport/host_port.hpp"
@@ -33,7 +34,8 @@
 
 namespace verbena::job {
 
-/// It has two threads, which take no signals: its own, and the transport's. Most of the time both sleep.
+/// It has two threads, which take no signals: its own, and the transport's. Most of the time both sleep. One
+/// more looks at first whether others can find rank 0.
 class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
  public:
   struct Options {
@@ -96,6 +98,7 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
 
   const std::shared_ptr<const transport::Secret> secret_;
   const std::unique_ptr<Talk> talk_;
+  base::Errand doubting_;  ///< of rank 0: whether the others can find it
 };
 
 }  // namespace verbena::job

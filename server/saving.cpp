@@ -15,7 +15,7 @@ namespace verbena::server {
 namespace {
 
 /// How much is written before the writer looks whether it is still wanted.
-constexpr std::uint64_t kBytesAtOnce = std::uint64_t{16} << 20;
+constexpr std::uint64_t kSavedBytesAtOnce = std::uint64_t{16} << 20;
 constexpr std::string_view kCounts = "admission/";
 
 }  // namespace
@@ -139,7 +139,7 @@ absl::Status Saving::write_table(std::uint32_t table, SavedRows& saved) {
 }
 
 std::uint64_t Saving::rows_at_once(const SavedRows& saved) const {
-  return std::max<std::uint64_t>(kBytesAtOnce / std::max<std::size_t>(saved.row_bytes(), 1), 1);
+  return std::max<std::uint64_t>(kSavedBytesAtOnce / std::max<std::size_t>(saved.row_bytes(), 1), 1);
 }
 
 absl::Status Saving::write_all(std::uint32_t table, const SavedRows& saved) {

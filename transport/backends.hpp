@@ -36,6 +36,9 @@ enum class Reach : std::uint8_t {
   kHosts,
 };
 
+/// BackendOptions::streams at most.
+constexpr std::uint32_t kMostStreams = 8;
+
 /// Options that all backends accept. A backend ignores the options that it does not need.
 struct BackendOptions {
   /// What a peer must prove to have. nullptr: nothing.

@@ -105,11 +105,11 @@ absl::StatusOr<std::optional<std::vector<std::byte>>> Checkpointing::resumed_sta
 
 absl::Status Checkpointing::check(const CheckpointOptions& options) const {
   // The servers get a longer path.
-  constexpr std::size_t kMostBytes = protocol::kMaxPathBytes - 64;
-  if (options.folder.empty() || options.folder.size() > kMostBytes ||
+  constexpr std::size_t kMostFolderBytes = protocol::kMaxPathBytes - 64;
+  if (options.folder.empty() || options.folder.size() > kMostFolderBytes ||
       options.folder.find('\0') != std::string::npos) {
     return absl::InvalidArgumentError(
-        fmt::format("a checkpoint's folder: expected a path of 1 to {} bytes, found {}", kMostBytes,
+        fmt::format("a checkpoint's folder: expected a path of 1 to {} bytes, found {}", kMostFolderBytes,
                     options.folder.size()));
   }
   if (options.keep == 0)

@@ -33,6 +33,8 @@ constexpr auto kWaitSlice = std::chrono::milliseconds(100);
 /// itself was not running, which is not the fault of anyone else. So a job that was stopped as a whole goes
 /// on.
 constexpr auto kLongestTurn = 10 * kWaitSlice;
+/// So soon people learn that a server is waited for.
+constexpr auto kBeforeReminder = std::chrono::milliseconds(1500);
 /// How long to wait until the servers have taken the reason why this worker gives up.
 constexpr auto kPartingPatience = std::chrono::milliseconds(500);
 /// How many clocks' updates the servers may not have applied yet, beyond the staleness bound: only a slow
@@ -107,8 +109,16 @@ SessionCore::~SessionCore() {
 }
 
 absl::Status SessionCore::connect_to(std::uint32_t server, transport::TimePoint deadline) {
-  auto connection = mending_.has_copies() ? mending_.connect_to(server, deadline)
-                                          : transport_->connect(options_.servers[server], deadline);
+  const auto reach_until = [&](transport::TimePoint until) {
+    return mending_.has_copies() ? mending_.connect_to(server, until)
+                                 : transport_->connect(options_.servers[server], until);
+  };
+  auto connection = reach_until(std::min<transport::TimePoint>(deadline, now() + kBeforeReminder));
+  if (absl::IsDeadlineExceeded(connection.status()) && now() < deadline) {
+    spdlog::warn("worker {} waits for server {}: {}", options_.rank, server,
+                 std::string(connection.status().message()));
+    connection = reach_until(deadline);
+  }
   if (!connection.ok()) {
     return absl::Status(connection.status().code(),
                         fmt::format("server {}: {}", server, std::string(connection.status().message())));

@@ -51,8 +51,10 @@ absl::Status TableCore::check(const Keys& keys, std::size_t values) const {
           fmt::format("table \"{}\": no row has the key {}, kNoKey", options_.name, kNoKey));
     }
     if (keys[i] >= keys_end_) {
+      const auto with_sign = static_cast<std::int64_t>(keys[i]);
       return absl::InvalidArgumentError(
-          fmt::format("table \"{}\" has keys below {}, not {}", options_.name, keys_end_, keys[i]));
+          fmt::format("table \"{}\" has keys below {}, not {}{}", options_.name, keys_end_, keys[i],
+                      with_sign < 0 ? fmt::format(", which is {} if it has a sign", with_sign) : ""));
     }
   }
   return absl::OkStatus();

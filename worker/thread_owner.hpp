@@ -29,9 +29,10 @@ class ThreadOwner {
   [[nodiscard]] absl::Status refuse(std::string_view whose) const;
 
  private:
-  /// A different number in each live thread that has asked for one; 0: this thread has not. Small, since a
-  /// library that is loaded late has little room for thread-local variables of this fastest kind.
-  [[gnu::tls_model("initial-exec")]] static constinit inline thread_local std::uint64_t here = 0;
+  /// A different number in each live thread that has asked for one; 0: this thread has not. Not of the kind
+  /// that is the fastest in a shared library: for that kind a library that is loaded late finds room only if
+  /// others have left some.
+  static constinit inline thread_local std::uint64_t here = 0;
   static std::uint64_t next_number();
   static void become_child();
 

@@ -30,7 +30,7 @@ using transport::Event;
 using transport::Opcode;
 using transport::WorkRequest;
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::size_t kMostRegionBytes = std::size_t{1} << 30;
 constexpr std::uint32_t kMostWorkers = 1024;
 
 /// A server with a thread and a transport of its own.
@@ -236,7 +236,7 @@ class ResponderImpl final : public Responder {
   }
 
   absl::Status open_memory(Peer& peer, const Message& order, Message& answer) {
-    if (order.value < kWordBytes || order.value > kMostBytes) {
+    if (order.value < kWordBytes || order.value > kMostRegionBytes) {
       return absl::InvalidArgumentError(fmt::format("it opens no {} bytes of memory", order.value));
     }
     peer.echo = Echo::kNone;  // it referred to the memory that the peer had opened before

@@ -37,7 +37,7 @@ std::vector<std::string> paths_of(const std::string& folder, NamesLayout layout,
 struct NumberedName {
   std::uint64_t number = 0;
   std::string name;
-  std::string unquoted;  ///< the second name; empty: none
+  std::string second;  ///< another name for it; empty: none
 };
 
 class NamesReader {
@@ -126,6 +126,7 @@ class NamesReader {
       if (!separator_) return std::nullopt;
     }
     if (trims_fields(*separator_)) line = trimmed(line);
+    while (line.ends_with('\t')) line.remove_suffix(1);  // no name has one
     // Not all who write such files quote names that begin with a quote.
     const Separator plain = {separator_->text, separator_->name};
     if (!parts_.split(line, *separator_) && !parts_.split(line, plain)) return std::nullopt;
@@ -134,7 +135,10 @@ class NamesReader {
     std::optional<NumberedName> found =
         checked(base::parse_decimal<std::uint64_t>(trimmed(parts_.fields()[0])),
                 trims_fields(*separator_) ? trimmed(field) : field);
-    if (found && !separator_->quotes) found->unquoted = unquoted(found->name);
+    if (found && !separator_->quotes) {
+      found->second = unquoted(found->name);
+      if (found->second.empty() && trimmed(found->name) != found->name) found->second = trimmed(found->name);
+    }
     return found;
   }
 
@@ -149,7 +153,7 @@ class NamesReader {
   /// Names with tabs could not be saved.
   static std::optional<NumberedName> checked(std::optional<std::uint64_t> number, std::string_view name) {
     if (!number || name.empty() || name.find('\t') != std::string_view::npos) return std::nullopt;
-    return NumberedName{.number = *number, .name = std::string(name), .unquoted = {}};
+    return NumberedName{.number = *number, .name = std::string(name), .second = {}};
   }
 
   absl::StatusOr<NumberedNames> in_order() {
@@ -159,7 +163,7 @@ class NamesReader {
     NumberedNames result{.path = path_, .names = std::vector<std::string>(size)};
     result.numbers.reserve(size);
     for (std::size_t i = 0; i < size; ++i) {
-      auto& [number, name, unquoted] = found_[i];
+      auto& [number, name, second] = found_[i];
       if (number >= size || !result.names[number].empty()) {
         return error(first_line_ + i,
                      fmt::format("a number from 0 to {} that no other {} has", size - 1, part_.one),
@@ -172,10 +176,10 @@ class NamesReader {
       result.names[number] = std::move(name);
     }
     // Behind all names, which come first.
-    for (auto& [number, name, unquoted] : found_) {
-      if (unquoted.empty()) continue;
-      if (result.numbers.emplace(std::move(unquoted), static_cast<std::uint32_t>(number)).second)
-        result.are_quoted = true;
+    for (auto& [number, name, second] : found_) {
+      if (second.empty()) continue;
+      if (result.numbers.emplace(std::move(second), static_cast<std::uint32_t>(number)).second)
+        result.have_second_names = true;
     }
     return result;
   }

@@ -27,10 +27,10 @@ inline constexpr NumberedPart kNumberedRelations = {.all = "relations", .one = "
 struct NumberedNames {
   std::string path;                ///< empty: there is no such file
   std::vector<std::string> names;  ///< by their numbers
-  /// By their names, and by those without quotes of names that are quoted as a whole, unless another one is
-  /// named so.
+  /// By their names; and by second ones, without the quotes of names that are quoted as a whole, or without
+  /// the blanks around a name, unless another one is named so.
   absl::flat_hash_map<std::string, std::uint32_t> numbers;
-  bool are_quoted = false;  ///< some have such a second name
+  bool have_second_names = false;  ///< some of them
 };
 
 /// The paths at which read_numbered_names() looks for files.

@@ -72,7 +72,7 @@ class TripleIds {
   void take(NumberedNames file, bool are_numbers) {
     names_ = std::move(file.names);
     if (!are_numbers) numbers_ = std::move(file.numbers);  // as large as the names
-    are_quoted_ = file.are_quoted;
+    have_second_names_ = file.have_second_names;
     path_ = std::move(file.path);
     are_numbers_ = are_numbers;
   }
@@ -80,11 +80,13 @@ class TripleIds {
   /// nullopt: expected() was expected.
   std::optional<std::uint32_t> id(std::string_view field) {
     if (path_.empty()) return ids_.id(field);
-    if (are_numbers_) return number_below(names_.size(), field);
-    const auto found = numbers_.find(std::string(field));
+    if (are_numbers_) return number_below(names_.size(), trimmed(field));
+    auto found = numbers_.find(std::string(field));
+    // Blanks around a field are no part of a name that the file has without them.
+    if (found == numbers_.end()) found = numbers_.find(std::string(field = trimmed(field)));
     if (found == numbers_.end()) return std::nullopt;
     // As triples spell it.
-    if (are_quoted_ && names_[found->second] != field) names_[found->second] = field;
+    if (have_second_names_ && names_[found->second] != field) names_[found->second] = field;
     return found->second;
   }
   [[nodiscard]] std::string expected() const {
@@ -121,7 +123,7 @@ class TripleIds {
   std::string path_;
   absl::flat_hash_map<std::string, std::uint32_t> numbers_;
   bool are_numbers_ = false;
-  bool are_quoted_ = false;
+  bool have_second_names_ = false;
 };
 
 class TriplesReader {
@@ -209,8 +211,9 @@ class TriplesReader {
       if (!layout.split(line, parts_, fields)) continue;
       const auto& [head, relation, tail] = layout.order;
       for (const std::size_t column : of_entities ? std::array{head, tail} : std::array{relation, relation}) {
-        if (names.numbers.contains(std::string(fields[column]))) ++named;
-        if (number_below(names.names.size(), fields[column])) ++numbered;
+        const std::string_view field = trimmed(fields[column]);
+        if (names.numbers.contains(std::string(field))) ++named;
+        if (number_below(names.names.size(), field)) ++numbered;
       }
     }
     return numbered > named;

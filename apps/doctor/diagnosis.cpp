@@ -693,9 +693,8 @@ class Examination {
     result_.tcp = trial.status.ok();
     if (trial.status.ok()) {
       add("tcp", Level::kOk,
-          "tried, works; between hosts of which one has no RDMA device, a job takes it, over up to 4 streams "
-          "a "
-          "connection (--streams)");
+          "tried, works; between hosts of which one has no RDMA device, a job takes it, over up to 4 "
+          "streams a connection (--streams)");
       return;
     }
     add("tcp", Level::kProblem, fmt::format("tried, and failed when {}", trial.step))

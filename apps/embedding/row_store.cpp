@@ -15,7 +15,7 @@
 namespace verbena::apps {
 namespace {
 
-constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
+constexpr std::size_t kStoredBytesAtOnce = std::size_t{1} << 20;
 /// Shorter rows, where they are held, do not have the alignment that kernels need.
 constexpr std::size_t kAlignedRowBytes = 256;
 
@@ -28,7 +28,7 @@ hwy::AlignedFreeUniquePtr<float[]> rows_of(const RowSource& source) {
 }
 
 std::size_t rows_at_once(std::size_t width) {
-  return std::max<std::size_t>(kBytesAtOnce / (width * sizeof(float)), 1);
+  return std::max<std::size_t>(kStoredBytesAtOnce / (width * sizeof(float)), 1);
 }
 
 absl::Status push_first_rows(Table<float>& table, const RowSource& source, KeyRange mine) {

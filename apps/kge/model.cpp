@@ -29,7 +29,7 @@ namespace {
 constexpr double kInitialDeviation = 0.1;
 /// Angles are uniform in [−π, π).
 constexpr double kAngleDeviation = std::numbers::pi / std::numbers::sqrt3;
-constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
+constexpr std::size_t kWrittenBytesAtOnce = std::size_t{1} << 20;
 constexpr std::uint64_t kBytesPerNumber = 16;  // "-1.17549435e-38" and a tab
 constexpr std::uint64_t kBytesPerName = 64;
 constexpr std::string_view kMagic = "# verbena kge 1";
@@ -111,7 +111,7 @@ void write_part(OutputFile& file, const Part& part, const Shape& shape, const Ro
       fmt::format_to(out, "\t{}", row_of(id)[part.layout.place(k)]);
     }
     text.push_back('\n');
-    if (text.size() < kBytesAtOnce) continue;
+    if (text.size() < kWrittenBytesAtOnce) continue;
     file.write({text.data(), text.size()});
     text.clear();
   }

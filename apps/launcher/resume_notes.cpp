@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* kApplicationNote = "application";
 constexpr const char* kConsistencyNote = "consistency";
-constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
+constexpr std::size_t kHashedBytesAtOnce = std::size_t{1} << 20;
 
 using Notes = std::map<std::string, std::string>;
 
@@ -38,7 +38,7 @@ absl::StatusOr<std::string> fingerprint(const std::string& path) {
   if (absl::IsInvalidArgument(file.status())) return "no file";
   if (!file.ok()) return file.status();
   checkpoint::Checksum sum;
-  std::vector<std::byte> bytes(kBytesAtOnce);
+  std::vector<std::byte> bytes(kHashedBytesAtOnce);
   const std::uint64_t size = (*file)->bytes();
   for (std::uint64_t offset = 0; offset < size; offset += bytes.size()) {
     const auto piece = std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), size - offset));

@@ -15,6 +15,7 @@
 #include "apps/launcher/short_slices.hpp"
 #include "apps/launcher/succession.hpp"
 #include "apps/launcher/told_configuration.hpp"
+#include "apps/report/exit_status.hpp"
 #include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
@@ -70,7 +71,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, Outlet& ou
                                          .threads = job.chosen_server_threads(),
                                          .lanes = job.chosen_lanes(),
                                          .push_budget_mb_per_s = job.budget_mb_per_s});
-  if (!made.ok()) return made.status();
+  if (!made.ok()) return role.addresses == nullptr ? at_chosen_place(made.status()) : made.status();
   if (role.replaces_workers) {
     (*made)->set_suspect([&outlet](std::uint32_t worker, const absl::Status& why) {
       outlet.send(job::SilentWorkerMessage{worker, std::string(why.message())});

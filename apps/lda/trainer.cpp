@@ -11,7 +11,7 @@
 namespace verbena::apps::lda {
 namespace {
 
-constexpr std::size_t kBytesAtOnce = std::size_t{256} << 10;
+constexpr std::size_t kCountBytesAtOnce = std::size_t{256} << 10;
 constexpr std::int64_t kClocksOfEvaluation = 2;  // it has two barriers
 // What is saved.
 constexpr const char* kData = "data";
@@ -25,7 +25,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }  // namespace
 
 std::size_t rows_at_once(std::size_t topics) {
-  return std::max<std::size_t>(kBytesAtOnce / (topics * sizeof(std::int32_t)), 1);
+  return std::max<std::size_t>(kCountBytesAtOnce / (topics * sizeof(std::int32_t)), 1);
 }
 
 Trainer::Trainer(const TrainingOptions& options, std::size_t vocabulary, const Part& part,

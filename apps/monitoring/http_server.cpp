@@ -27,7 +27,7 @@ constexpr auto kPause = std::chrono::seconds(1);  // after no descriptor was lef
 /// For how long, and how much, one that has its answer may go on saying.
 constexpr auto kGoodbye = std::chrono::seconds(1);
 constexpr std::size_t kMostIgnoredBytes = 1U << 20U;
-constexpr std::size_t kBytesAtOnce = 2048;
+constexpr std::size_t kReceivedBytesAtOnce = 2048;
 constexpr std::size_t kMostReadsAtOnce = 16;
 constexpr std::string_view kNoMemory =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -326,7 +326,7 @@ bool HttpServer::say_goodbye(Peer& peer) {
 }
 
 bool HttpServer::ignore_rest(Peer& peer) {
-  std::array<char, kBytesAtOnce> bytes{};
+  std::array<char, kReceivedBytesAtOnce> bytes{};
   for (std::size_t i = 0; i < kMostReadsAtOnce; ++i) {
     const ssize_t got = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);
     if (got < 0) return errno == EAGAIN || errno == EINTR;
@@ -338,7 +338,7 @@ bool HttpServer::ignore_rest(Peer& peer) {
 
 /// Reads what has come, and makes the answer when that is a request.
 bool HttpServer::hear(Peer& peer, Handler handle) const {
-  std::array<char, kBytesAtOnce> bytes{};
+  std::array<char, kReceivedBytesAtOnce> bytes{};
   bool is_over = false;  // it says no more, but may still read
   while (!is_over && peer.said.size() < kMostRequestBytes) {
     const ssize_t got = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);

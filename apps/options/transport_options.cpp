@@ -13,8 +13,6 @@
 namespace verbena::apps {
 namespace {
 
-constexpr std::uint32_t kMostStreams = 8;
-
 /// In the form of --transport: for messages.
 template <class Is>
 std::string schemes_of(const Is& is) {
@@ -61,7 +59,7 @@ void add_transport_options(CLI::App& command, TransportOptions& options, const s
       "Over tcp: over how many streams what is long of a connection travels; by default 1 within a host, "
       "and 4 between hosts once there has been much of it. More help where the network limits each flow "
       "or loses of it.",
-      {1, kMostStreams})
+      {1, transport::kMostStreams})
       ->type_name("N")
       ->group(group);
   command

@@ -101,7 +101,7 @@ void tell(int pipe, std::string_view line) {
 int respond(const job::LaunchLetter& letter, const bench::Backend& backend, const std::string& address) {
   const bool started_by_us = letter.launched();
   const auto failed = [&](const absl::Status& status) {
-    if (!started_by_us) return report_error(status);
+    if (!started_by_us) return report_error(at_chosen_place(status));
     tell(letter.report_to, fmt::format("error {}", std::string(status.message())));
     return exit_status(status);
   };

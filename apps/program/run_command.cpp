@@ -60,7 +60,7 @@ std::optional<int> run_as_one_of_many(const RunOptions& run,
   const absl::StatusOr<std::unique_ptr<job::PeerRendezvous>> peers =
       job::meet_peers(*meeting, peer_options, job::own_environment, job::kMeetingPatience, stopped);
   if (signal) return kExitSignalBase + *signal;
-  if (!peers.ok()) return report_error(peers.status());
+  if (!peers.ok()) return report_error(at_chosen_place(peers.status()));
   if ((*peers)->size() == 1) return std::nullopt;
   return run_one({.rendezvous = **peers, .signals = signals, .worker_jobs = {}});
 }

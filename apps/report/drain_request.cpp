@@ -13,11 +13,11 @@ constexpr const char* kServer = "server";
 constexpr const char* kCopy = "copy";
 constexpr const char* kDone = "done";
 constexpr const char* kRefused = "refused";
-constexpr std::size_t kMostBytes = 16 << 10;
+constexpr std::size_t kMostRequestBytes = 16 << 10;
 
 /// Null: it is none, or nested, which nothing of this is.
 json parse(std::string_view text) {
-  if (text.size() > kMostBytes) return {};
+  if (text.size() > kMostRequestBytes) return {};
   const auto is_shallow = [](int depth, json::parse_event_t, json&) { return depth <= 1; };
   json object = json::parse(text, is_shallow, /*allow_exceptions=*/false);
   return object.is_object() ? object : json();

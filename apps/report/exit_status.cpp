@@ -13,7 +13,6 @@ int exit_status(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitOk;
-    case absl::StatusCode::kAlreadyExists:
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
       return kExitUsage;
@@ -22,6 +21,11 @@ int exit_status(const absl::Status& status) {
     default:
       return kExitFailed;
   }
+}
+
+absl::Status at_chosen_place(absl::Status status) {
+  if (!absl::IsAlreadyExists(status)) return status;
+  return absl::InvalidArgumentError(status.message());
 }
 
 int report_error(const absl::Status& status) {

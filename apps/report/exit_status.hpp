@@ -11,9 +11,10 @@ inline constexpr int kExitUsage = 2;         ///< impossible options or malforme
 inline constexpr int kExitDiverged = 3;      ///< training reached NaN or infinity (apps/divergence.hpp)
 inline constexpr int kExitSignalBase = 128;  ///< + the signal that ended it: 130 for Ctrl-C
 
-/// kExitUsage for INVALID_ARGUMENT, NOT_FOUND and ALREADY_EXISTS (a place that another process has),
-/// kExitDiverged for diverged(), kExitFailed for other errors.
+/// kExitUsage for INVALID_ARGUMENT and NOT_FOUND, kExitDiverged for diverged(), kExitFailed for other errors.
 int exit_status(const absl::Status& status);
+/// Of listening where the user has said: that another process is there (ALREADY_EXISTS) is INVALID_ARGUMENT.
+absl::Status at_chosen_place(absl::Status status);
 
 /// One line on standard error, "verbena: error: …"; returns exit_status().
 int report_error(const absl::Status& status);

@@ -8,7 +8,8 @@ namespace verbena::apps::word2vec {
 namespace {
 
 constexpr std::size_t kWindowsAtOnce = 32;
-constexpr std::size_t kBytesAtOnce = std::size_t{128} << 10;  // of words: they stay in a second-level cache
+constexpr std::size_t kScoreBytesAtOnce = std::size_t{128}
+                                          << 10;  // of words: they stay in a second-level cache
 
 struct Question {
   std::span<const float> q;
@@ -62,7 +63,7 @@ void rank(const Parameters& parameters, std::span<const float> chances, const Mi
     score(question.q, parameters.outputs.get() + right * size, std::span(&question.right, 1));
     question.right += chances[right];
   }
-  std::vector<float> scores(std::max<std::size_t>(kBytesAtOnce / (size * sizeof(float)), 1));
+  std::vector<float> scores(std::max<std::size_t>(kScoreBytesAtOnce / (size * sizeof(float)), 1));
   for (std::size_t first = 0; first < parameters.words; first += scores.size()) {
     const std::size_t count = std::min(scores.size(), parameters.words - first);
     for (Question& question : questions) {

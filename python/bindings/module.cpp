@@ -1,5 +1,7 @@
 // The module verbena._verbena: what the package takes from the library.
 #include <pybind11/pybind11.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <string>
 
@@ -10,10 +12,23 @@
 #include <verbena/consistency.hpp>
 #include <verbena/verbena.h>
 
+namespace {
+
+/// What the library says to people does not belong among what a program prints. Who has a logger already, as
+/// a C++ module of the same process may, keeps it.
+void log_to_standard_error() {
+  if (!spdlog::default_logger()->name().empty()) return;
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("verbena"));
+  spdlog::set_level(spdlog::level::warn);  // as the program's, unless it is asked for more
+}
+
+}  // namespace
+
 PYBIND11_MODULE(_verbena, module) {
   using namespace verbena::python;  // NOLINT(google-build-using-namespace): the macro's function is outside
                                     // of any
   module.doc() = "Verbena's library for Python; use the package verbena.";
+  log_to_standard_error();
   define_pending(module);
   define_sampling(module);
   define_session(module);

@@ -7,7 +7,9 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "python/bindings/errors.hpp"
 #include <verbena/network.hpp>
 
 namespace verbena::python {
@@ -43,6 +45,18 @@ class NamedArguments {
   std::string call_;
   py::dict left_;
 };
+
+/// Of servers. A text is none, though Python takes it for a list of its letters.
+inline std::vector<std::string> addresses_of(const py::object& servers) {
+  if (py::isinstance<py::str>(servers))
+    refuse("servers: a list of addresses is expected, [\"" + servers.cast<std::string>() +
+           "\"], and not a text");
+  try {
+    return servers.cast<std::vector<std::string>>();
+  } catch (const py::cast_error&) {
+    throw py::type_error("servers cannot be " + py::repr(servers).cast<std::string>());
+  }
+}
 
 inline void take_network(NamedArguments& arguments, NetworkOptions& network) {
   arguments.take("secret_file", network.secret_file);

@@ -48,9 +48,8 @@ class PythonObserver {
   std::unique_ptr<Observer> observer_;
 };
 
-std::unique_ptr<PythonObserver> make_observer(const std::vector<std::string>& servers,
-                                              const py::kwargs& given) {
-  ObserverOptions options{.servers = servers};
+std::unique_ptr<PythonObserver> make_observer(const py::object& servers, const py::kwargs& given) {
+  ObserverOptions options{.servers = addresses_of(servers)};
   NamedArguments arguments("Observer", given);
   arguments.take("timeout_ms", options.timeout_ms);
   take_network(arguments, options.network);
@@ -86,16 +85,32 @@ py::dict options_record(const ObservedTable& table) {
   return record;
 }
 
-py::object call_observed(PythonObserver& observer, const ObservedTable& table, const std::string& function,
+/// `given`: one of the job's tables, or its name.
+ObservedTable table_of(PythonObserver& observer, const py::object& given) {
+  if (!py::isinstance<py::str>(given)) return given.cast<ObservedTable>();
+  const auto name = given.cast<std::string>();
+  std::string others;
+  for (const ObservedTable& table : value_of(observer.use([](Observer& own) { return own.tables(); }))) {
+    if (table.options.name == name) return table;
+    others += (others.empty() ? "; there are \"" : ", \"") + table.options.name + "\"";
+  }
+  check(absl::NotFoundError("there is no table \"" + name + "\"" +
+                            (others.empty() ? ", nor any other" : others)));
+  return {};
+}
+
+py::object call_observed(PythonObserver& observer, const py::object& table, const std::string& function,
                          const py::object& keys) {
+  const ObservedTable called = table_of(observer, table);
   std::optional<GivenKeys> given;
   if (!keys.is_none()) given.emplace(keys);
   const Keys rows = given ? given->keys() : Keys(kAllKeys);
   return python_result(
-      value_of(observer.use([&](Observer& own) { return own.call(table, function, rows); })));
+      value_of(observer.use([&](Observer& own) { return own.call(called, function, rows); })));
 }
 
-py::tuple scan_observed(PythonObserver& observer, const ObservedTable& table) {
+py::tuple scan_observed(PythonObserver& observer, const py::object& given) {
+  const ObservedTable table = table_of(observer, given);
   std::vector<Key> keys;
   std::vector<double> values;
   check(observer.use([&](Observer& own) {
@@ -128,7 +143,8 @@ void define_observer(py::module_& module) {
            "As Table.call(), of functions that change no rows.")
       .def(
           "memory",
-          [](PythonObserver& observer, const ObservedTable& table) {
+          [](PythonObserver& observer, const py::object& given) {
+            const ObservedTable table = table_of(observer, given);
             return memory_record(value_of(observer.use([&](Observer& own) { return own.memory(table); })));
           },
           py::arg("table"))

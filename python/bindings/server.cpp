@@ -132,6 +132,8 @@ std::unique_ptr<PythonServer> make_server(const std::string& address, const py::
   arguments.take("push_budget_mb_per_s", options.push_budget_mb_per_s);
   take_network(arguments, options.network);
   arguments.end();
+  if (options.address.ends_with(":0") && !options.address.starts_with("shm:"))
+    refuse("address: a port is expected that its workers know, not 0, in \"" + options.address + "\"");
   return std::make_unique<PythonServer>(std::move(options));
 }
 

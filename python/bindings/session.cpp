@@ -44,8 +44,8 @@ void take_session_options(NamedArguments& arguments, SessionOptions& options) {
   take_network(arguments, options.network);
 }
 
-std::shared_ptr<OpenSession> connect(const std::vector<std::string>& servers, const py::kwargs& given) {
-  SessionOptions options{.servers = servers};
+std::shared_ptr<OpenSession> connect(const py::object& servers, const py::kwargs& given) {
+  SessionOptions options{.servers = addresses_of(servers)};
   NamedArguments arguments("connect", given);
   arguments.take("rank", options.rank);
   arguments.take("workers", options.workers);

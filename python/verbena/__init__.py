@@ -12,9 +12,25 @@ docs/python.md has the rest.
 from __future__ import annotations
 
 import atexit
+import pathlib
 import sys
 
-from verbena import _verbena
+
+def _explained(error: ModuleNotFoundError) -> ImportError:
+    built = sorted(each.name for each in pathlib.Path(__file__).parent.glob("_verbena.*.so"))
+    if error.name != "verbena._verbena" or not built:
+        return error
+    return ImportError(
+        f"verbena is built for another Python than this one, {sys.version.split()[0]}: its module is {built[0]}; "
+        f"docs/python.md says how it is built for this one"
+    )
+
+
+try:
+    import verbena._verbena as _verbena
+except ModuleNotFoundError as _error:
+    raise _explained(_error) from None
+
 from verbena._consistency import ABsp, Asp, BoundedDelay, Bsp, Consistency, Essp, Sequential, Ssp, Vap
 from verbena._errors import (
     AbortedError,

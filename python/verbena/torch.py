@@ -310,10 +310,33 @@ class _TableLayer(torch.nn.Module):
         dynamic: bool = False,
         seed: int = 0,
         average: bool = False,
-        dtype: torch.dtype = torch.float32,
+        dtype: Optional[torch.dtype] = torch.float32,
+        max_norm: Optional[float] = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        device: Any = None,
         **options: Any,
     ) -> None:
         super().__init__()
+        for argument, value, only in (
+            ("max_norm", max_norm, None),
+            ("norm_type", norm_type, 2.0),
+            ("scale_grad_by_freq", scale_grad_by_freq, False),
+        ):
+            if value != only:
+                raise InvalidArgumentError(
+                    f'layer "{name}": {argument}: {only}, as by default, is expected, not {value!r}: layers over tables do '
+                    f"not have it"
+                )
+        if device is not None and torch.device(device).type != "cpu":
+            raise InvalidArgumentError(
+                f'layer "{name}": device: "cpu" is expected, not "{device}": the rows are in a table; what forward() gives '
+                f"is on the device of the indices"
+            )
+        if "_weight" in options:
+            raise InvalidArgumentError(f'layer "{name}": initial=, a tensor of the first values, is expected, not _weight=')
+        if dtype is None:
+            dtype = torch.get_default_dtype()
         if (lr is None) == (rule is None):
             raise InvalidArgumentError(
                 f'layer "{name}": one of both is expected, lr=0.05 for steps of that rate along the gradient, which the '
@@ -428,6 +451,39 @@ def _values_of(indices: Any) -> torch.Tensor:
 class Embedding(_TableLayer):
     """As torch.nn.Embedding; the weights are the table `name`."""
 
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        num_embeddings: Optional[int],
+        embedding_dim: int,
+        padding_idx: Optional[int] = None,
+        max_norm: Optional[float] = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        *,
+        device: Any = None,
+        dtype: Optional[torch.dtype] = torch.float32,
+        **options: Any,
+    ) -> None:
+        """From `num_embeddings` on as torch has them, but `sparse`, which is the table's. `options`: what the layer's table
+        and its steps are like, docs/python.md."""
+        super().__init__(
+            session,
+            name,
+            num_embeddings,
+            embedding_dim,
+            padding_idx=padding_idx,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            sparse=sparse,
+            device=device,
+            dtype=dtype,
+            **options,
+        )
+
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         bags = self._bags(input.reshape(-1))
         return self._pooled(bags, None, input.device).view(*input.shape, self.embedding_dim)
@@ -437,11 +493,41 @@ class EmbeddingBag(_TableLayer):
     """As torch.nn.EmbeddingBag, with mode="sum" or "mean"; the weights are the table `name`. TorchRec's jagged tensors,
     and all that has values() and offsets() like them, are taken for input and offsets."""
 
-    def __init__(self, *table: Any, mode: str = "mean", include_last_offset: bool = False, **options: Any) -> None:
-        """`table`, `options`: as of Embedding: session, name, num_embeddings, embedding_dim, and what has a name."""
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        num_embeddings: Optional[int],
+        embedding_dim: int,
+        max_norm: Optional[float] = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        *,
+        include_last_offset: bool = False,
+        padding_idx: Optional[int] = None,
+        device: Any = None,
+        dtype: Optional[torch.dtype] = torch.float32,
+        **options: Any,
+    ) -> None:
+        """As Embedding's, with `mode` and `include_last_offset`."""
         if mode not in ("sum", "mean"):
-            raise InvalidArgumentError(f'mode: "sum" or "mean" is expected, not {mode!r}')
-        super().__init__(*table, **options)
+            raise InvalidArgumentError(f'layer "{name}": mode: "sum" or "mean" is expected, not {mode!r}')
+        super().__init__(
+            session,
+            name,
+            num_embeddings,
+            embedding_dim,
+            padding_idx=padding_idx,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            sparse=sparse,
+            device=device,
+            dtype=dtype,
+            **options,
+        )
         self.mode = mode
         self.include_last_offset = include_last_offset
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/errand.hpp"
+#include "base/stand_in.hpp"
 #include "tests/free_port.hpp"
 #include "tests/transport/fault_proxy.hpp"
 
@@ -212,6 +215,30 @@ TEST_F(NetworkRendezvousTest, WithoutRankZeroTheOthersSayWhereTheyLookedForIt) {
   EXPECT_THAT(std::string(guest.status().message()), HasSubstr(std::to_string(port_)));
   const Joined stopped = NetworkRendezvous::join(process(1, 2), seconds(30), [] { return true; });
   EXPECT_TRUE(absl::IsCancelled(stopped.status())) << stopped.status();
+}
+
+/// Looking it up may take as long as servers of names do not answer.
+TEST_F(NetworkRendezvousTest, NobodyWaitsUntilItIsKnownWhetherRankZeroCanBeFound) {
+  class Later final : public base::ErrandRunner {
+   public:
+    std::unique_ptr<Run> begin(std::function<void()> work) override {
+      work_ = std::move(work);
+      return std::make_unique<Idle>();
+    }
+    void do_it() const { work_(); }
+
+   private:
+    class Idle final : public Run {};
+    std::function<void()> work_ = [] { FAIL() << "nothing was begun"; };
+  };
+  Later later;
+  const base::StandIn<base::ErrandRunner> stands_in(later);
+  const Joined host = join(0, 2);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const Joined guest = join(1, 2);
+  ASSERT_TRUE(guest.ok()) << guest.status();
+  meet({host->get(), guest->get()});
+  later.do_it();
 }
 
 TEST_F(NetworkRendezvousTest, OnlyOneCanBeRankZero) {

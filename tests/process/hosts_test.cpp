@@ -410,7 +410,7 @@ TEST(CutTest, WhenTheNetworkIsCutEachHostEndsByItself) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, HostsTest, ::testing::ValuesIn(small_trainings()),
+INSTANTIATE_TEST_SUITE_P(Each, HostsTest, ::testing::ValuesIn(trainings_of_all_applications()),
                          ::testing::PrintToStringParamName());
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +18,8 @@
 #include <set>
 #include <sstream>
 
+#include "base/file_descriptor.hpp"
+#include "tests/free_port.hpp"
 #include "tests/process/program.hpp"
 #include "tests/process/small_training.hpp"
 #include "tests/temporary_folder.hpp"
@@ -290,6 +294,31 @@ TEST_F(LauncherTest, ProcessesStartedByHandFindEachOther) {
   EXPECT_EQ(contents("count"), "10\n");
 }
 
+TEST_F(LauncherTest, AWorkerThatWaitsForAServerSaysSoSoon) {
+  const std::string place = "127.0.0.1:" + std::to_string(verbena::testing::free_port());
+  const Program worker(COUNTER_PROGRAM,
+                       {"worker", "counter", "--transport", "tcp", "--addresses", place, "--no-secret"},
+                       scratch_);
+  ASSERT_TRUE(worker.wait_for_output("worker 0 waits for server 0: tcp:" + place));
+  EXPECT_FALSE(worker.has_said("error")) << "it has not given up";
+}
+
+TEST_F(LauncherTest, AServersPlaceThatAnotherHasIsTheUsersMistake) {
+  const base::FileDescriptor other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const std::uint16_t port = verbena::testing::free_port();
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = ::htons(port);
+  place.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(other.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place), 0);
+  ASSERT_EQ(::listen(other.get(), 1), 0);
+  expect_one_error(
+      run(COUNTER_PROGRAM,
+          {"server", "--transport", "tcp", "--addresses", fmt::format("127.0.0.1:{}", port), "--no-secret"},
+          scratch_),
+      2, "someone else listens there; expected a port that nobody listens at");
+}
+
 TEST_F(LauncherTest, VerboseShowsEffectiveOptionsAndQuietNothing) {
   const Ended verbose = run_counter({"-v", "--consistency", "ssp:3"});
   EXPECT_THAT(verbose.err,
@@ -299,9 +328,7 @@ TEST_F(LauncherTest, VerboseShowsEffectiveOptionsAndQuietNothing) {
 }
 
 TEST_F(LauncherTest, EveryApplicationSaysItsChoices) {
-  std::vector<SmallTraining> trainings = small_trainings();
-  trainings.push_back({.application = "word2vec", .options = {"--min-count", "1", "--held-out", "0"}});
-  trainings.push_back({.application = "sketch", .options = {}});
+  const std::vector<SmallTraining> trainings = trainings_of_all_applications();
   const std::map<std::string, std::vector<std::string>> of_application = {
       {"lda", {"allocation", "lookahead", "clocks-per-iteration", "batch"}},
       {"mf", {"allocation", "lookahead", "clocks-per-iteration", "batch"}},
@@ -314,7 +341,7 @@ TEST_F(LauncherTest, EveryApplicationSaysItsChoices) {
     const std::string& name = training.application;
     SCOPED_TRACE(name);
     const std::string data = path("data of " + name);
-    write_data({.application = name == "word2vec" ? "lda" : name == "sketch" ? "ctr" : name}, data);
+    write_data(training, data);
     std::vector<std::string> arguments = {
         "run",           name,       "--data",           data, "-v", "--lanes", "2", "--metrics",
         path("metrics"), "--report", path("report.html")};

@@ -25,6 +25,16 @@ std::vector<SmallTraining> small_trainings() {
   };
 }
 
+std::vector<SmallTraining> trainings_of_all_applications() {
+  std::vector<SmallTraining> all = small_trainings();
+  all.push_back({.application = "word2vec",
+                 .options = {"--min-count", "1", "--held-out", "0", "--dimension", "4", "--iterations",
+                             std::to_string(kIterationsOfSmallTraining)},
+                 .models = {""}});
+  all.push_back({.application = "sketch", .options = {}, .models = {""}});
+  return all;
+}
+
 void write_data(const SmallTraining& training, const std::string& path) {
   const std::string& application = training.application;
   std::string text;
@@ -43,9 +53,9 @@ void write_data(const SmallTraining& training, const std::string& path) {
   }
   for (int i = 0; i < 300; ++i) {
     if (application == "mf") text += fmt::format("{}\t{}\t{}\n", i % 30 + 1, i * 7 % 25 + 1, i * i % 5 + 1);
-    if (application == "ctr")
+    if (application == "ctr" || application == "sketch")
       text += fmt::format("{} {}:1 {}:1\n", i % 3 == 0 ? 1 : 0, i % 50 + 1, 51 + i * 7 % 50);
-    if (application == "lda")
+    if (application == "lda" || application == "word2vec")
       text += fmt::format("w{}{}", i % 30 % 3 * 13 + i * 7 % 17, i % 10 == 9 ? '\n' : ' ');
   }
   verbena::testing::write_file(path, text);

@@ -27,6 +27,8 @@ struct SmallTraining {
 std::ostream& operator<<(std::ostream& out, const SmallTraining& training);
 
 std::vector<SmallTraining> small_trainings();
+/// Beside these, those of the other applications.
+std::vector<SmallTraining> trainings_of_all_applications();
 /// Some examples for it, in a file or folder of this name.
 void write_data(const SmallTraining& training, const std::string& path);
 

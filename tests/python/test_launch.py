@@ -1,10 +1,15 @@
 """init(), alone and among others; and which libraries may be loaded before and after."""
 
 import importlib.util
+import pathlib
 import signal
+import subprocess
+import sys
+import tempfile
 import unittest
 
 import jobs
+import verbena
 
 TRAIN = """
 import sys
@@ -32,6 +37,31 @@ class Launch(unittest.TestCase):
     def test_alone_without_a_goodbye(self):
         script = "import verbena; session = verbena.init(); session.table('a', rows=1).push([0], [[1]]); print('done')"
         self.assertEqual(jobs.run_script(script), "done\n")
+
+    def test_warnings_are_not_among_what_the_program_prints(self):
+        script = f"""
+import verbena
+try:
+    verbena.connect(["tcp:127.0.0.1:{jobs.free_port()}"], no_secret=True, timeout_ms=2000)
+except verbena.DeadlineExceededError as error:
+    print("nobody")
+"""
+        ended = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+        self.assertEqual(ended.stdout, "nobody\n")
+        self.assertRegex(ended.stderr, "worker 0 waits for server 0: tcp:127.0.0.1")
+
+    def test_for_another_python(self):
+        package = pathlib.Path(verbena.__file__).parent
+        with tempfile.TemporaryDirectory() as folder:
+            own = pathlib.Path(folder) / "verbena"
+            own.mkdir()
+            for path in package.iterdir():
+                name = "_verbena.cpython-27-x86.so" if path.name.startswith("_verbena.cpython") else path.name
+                (own / name).symlink_to(path)
+            script = f"import sys; sys.path.insert(0, {folder!r}); import verbena"
+            output = jobs.run_script(script, expect=1)
+        self.assertRegex(output, r"ImportError: verbena is built for another Python than this one, 3\.[^:]*: its module is "
+                                 r"_verbena\.cpython-27-x86\.so")
 
     def test_once_only(self):
         script = ("import verbena\nverbena.init().close()\ntry:\n    verbena.init()\n"

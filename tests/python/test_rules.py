@@ -1,6 +1,7 @@
 """Update rules: what the servers make of pushes is what numpy computes by the formulas of <verbena/update_rule.hpp>."""
 
 import os
+import re
 import unittest
 
 import numpy as np
@@ -233,6 +234,22 @@ class Rules(unittest.TestCase):
         library = os.environ["VERBENA_TEST_RULES"]
         self.assertIn("[[3.0, 5.0]] [8.0]", jobs.run_script(OWN, library, "first"))
         self.assertIn('no update rule "test-maximum" is registered', jobs.run_script(OWN, library, "not", expect=1))
+
+    def test_own_rules_in_servers_by_themselves(self):
+        """As docs/python.md has it."""
+        library = os.environ["VERBENA_TEST_RULES"]
+        text = (jobs.ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+        (server,) = re.findall("^```python\n(import ctypes, sys, verbena\n[^`]*)^```$", text, re.MULTILINE)
+        address = jobs.free_address("shm")
+        variables = {"VERBENA_SERVERS": address, "VERBENA_WORKERS": "2"}
+        for rules, expected, status in ((library, "[[3.0, 5.0]] [8.0]", 0), (None, 'no update rule "test-maximum"', 1)):
+            program = server.replace('ctypes.CDLL("build/libown_rules.so")', f"ctypes.CDLL({rules!r})")
+            running = [jobs.started(program, address)]
+            running += [jobs.started(OWN, library, "first", **variables, VERBENA_RANK=str(rank)) for rank in range(2)]
+            outputs = [jobs.finish(process) for process in running]
+            for process, output in zip(running[1:], outputs[1:]):
+                self.assertIn(expected, output)
+                self.assertEqual(process.returncode, status, output)
 
 
 if __name__ == "__main__":

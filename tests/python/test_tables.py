@@ -276,6 +276,12 @@ class OverSharedMemory(unittest.TestCase):
             self.assertEqual((seen.name, seen.options["rows"], seen.options["rule"]), ("rows", 10, "sgd(rate=1)"))
             self.assertEqual(observer.call(seen, "top(count=1)").keys.tolist(), [3])
             self.assertEqual(observer.memory(seen)["rows"], 10)
+            self.assertEqual(observer.memory("rows")["rows"], 10)
+            self.assertEqual(observer.call("rows", "top(count=1)").keys.tolist(), [3])
+            self.assertEqual(observer.scan("rows")[0].tolist(), observer.scan(seen)[0].tolist())
+            for look in (observer.memory, observer.scan, lambda table: observer.call(table, "norms")):
+                with self.assertRaisesRegex(verbena.NotFoundError, 'there is no table "others"; there are "rows"'):
+                    look("others")
             keys, values = observer.scan(seen)
             self.assertEqual(values[keys.tolist().index(3)].tolist(), [1, 2])
             del observer

@@ -1,6 +1,7 @@
 """The layers and the optimizer of verbena.torch, beside torch's own."""
 
 import gc
+import inspect
 import sys
 import tempfile
 import threading
@@ -51,6 +52,24 @@ class Layers(unittest.TestCase):
         session.clock()
         after = theirs.weight.detach() - lr * theirs.weight.grad
         torch.testing.assert_close(ours.rows(range(ROWS)), after, msg=name)
+
+    def test_arguments_are_torchs_by_their_names_places_and_defaults(self):
+        """But those of torch.nn that a layer over a table has no use for, and `sparse`, which is the table's."""
+        for ours, theirs in ((layers.EmbeddingBag, torch.nn.EmbeddingBag), (layers.Embedding, torch.nn.Embedding)):
+            here = dict(inspect.signature(ours.__init__).parameters)
+            for name, parameter in inspect.signature(theirs.__init__).parameters.items():
+                if name in ("self", "_weight", "_freeze"):
+                    continue
+                self.assertIn(name, here)
+                if name != "dtype":
+                    self.assertEqual(here[name].default, parameter.default, name)
+            places = [name for name, each in here.items() if each.kind == each.POSITIONAL_OR_KEYWORD]
+            of_theirs = [name for name in inspect.signature(theirs.__init__).parameters if name in places]
+            self.assertEqual(places[3:], of_theirs[1:], "behind self, session and name")
+        with jobs.alone() as session:
+            bag = layers.EmbeddingBag(session, "items", 9, 2, None, 2.0, False, "sum", lr=1.0, device="cpu", dtype=None)
+            self.assertEqual(bag(torch.tensor([[1, 2]])).dtype, torch.get_default_dtype())
+            self.assertEqual(bag.mode, "sum")
 
     def test_bags_are_as_torch_has_them(self):
         indices = torch.tensor([4, 1, 4, 9, 0, 0, 7, 4, 49])
@@ -403,6 +422,11 @@ session.close()
                 (lambda: layers.Embedding(session, "x", 9, 2, lr=1.0, initial="normal(devation=1)"), "initial: .*devation"),
                 (lambda: layers.Embedding(session, "x", 9, 2, lr=1.0, initial=torch.zeros(2, 9)), r"\(9, 2\) is expected"),
                 (lambda: layers.EmbeddingBag(session, "x", 9, 2, lr=1.0, mode="max"), "mode: .* not 'max'"),
+                (lambda: layers.EmbeddingBag(session, "x", 9, 2, 1.0, lr=1.0), '"x": max_norm: None, .*, is expected, not 1.0'),
+                (lambda: layers.EmbeddingBag(session, "x", 9, 2, lr=1.0, norm_type=1.0), "norm_type: 2.0, .* not 1.0"),
+                (lambda: layers.Embedding(session, "x", 9, 2, lr=1.0, scale_grad_by_freq=True), "scale_grad_by_freq: False"),
+                (lambda: layers.Embedding(session, "x", 9, 2, lr=1.0, device="meta"), 'device: "cpu" is expected, not "meta"'),
+                (lambda: layers.Embedding(session, "x", 9, 2, lr=1.0, _weight=torch.zeros(9, 2)), "initial=, a tensor"),
                 (lambda: layers.DistributedOptimizer("adam", session), "the model is expected"),
                 (lambda: layers.DistributedOptimizer("add", session, torch.nn.Linear(1, 1)), "would climb"),
                 (lambda: next(layers.prefetch([], bag, ahead=0)), "ahead: 1 clock or more"),

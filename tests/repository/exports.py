@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares what the public headers declare with what the shared library shows: each function of theirs that the
-objects define must be there, or programs that call it cannot be linked.
+objects define must be there, or programs that call it cannot be linked. And the library must not want static thread-local
+memory, or programs that load it late may not be able to.
 
 usage: exports.py HEADERS LIBRARY OBJECT…"""
 import pathlib
@@ -36,7 +37,11 @@ def main():
     missing = public - {name for _, name in symbols("--dynamic", library)}
     for name in sorted(missing):
         print(f"{library} does not show {name}")
-    sys.exit(1 if missing else 0)
+    dynamic = subprocess.run(["readelf", "--dynamic", library], check=True, text=True, stdout=subprocess.PIPE).stdout
+    wants_static = "STATIC_TLS" in dynamic
+    if wants_static:
+        print(f"{library} wants static thread-local memory (STATIC_TLS)")
+    sys.exit(1 if missing or wants_static else 0)
 
 
 if __name__ == "__main__":

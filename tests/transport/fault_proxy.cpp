@@ -142,6 +142,7 @@ class FaultProxy::Forwarding {
         ::shutdown(direction.to, SHUT_WR);
         return true;
       }
+      if (pair.number == plan_.swallowed && carried_.at(pair.number) >= plan_.swallowed_after) return true;
       direction.rest.assign(bytes.begin(), bytes.begin() + count);
       if (plan_.watch) plan_.watch(direction.rest);
       if (plan_.delay_us > 0) {

@@ -28,6 +28,10 @@ class FaultProxy {
     /// The connection with this number, counted from 0, is late by so much, and the others are not.
     std::size_t late = SIZE_MAX;
     std::chrono::microseconds late_by{0};
+    /// What comes from the connection with this number goes nowhere once so many bytes have gone through, of
+    /// both directions together; nobody hears why.
+    std::size_t swallowed = SIZE_MAX;
+    std::uint64_t swallowed_after = 0;
     double bytes_per_second = 0;  ///< in each direction of each connection; 0: as many as can be
     /// Sees all that goes through, of both directions. Called by the proxy's thread.
     std::function<void(std::span<const std::byte>)> watch = {};

@@ -376,6 +376,12 @@ OperationResult ShmConnection::copy(const WorkRequest& request) {
   const bool read = request.opcode == Opcode::kRead;
   const Access right = read ? Access::kRemoteRead : Access::kRemoteWrite;
   std::byte* remote = locate(request.remote, request.local.size(), right);
+  if (remote == nullptr && find(request.remote.key) != nullptr && !peer_regions_.live(request.remote.key)) {
+    read_control();  // when a process ends, its regions go before its socket does
+    if (!status_.ok()) return OperationResult::kPeerGone;
+    return refuse(OperationResult::kAccessDenied,
+                  "it has given up the memory that a request is for, as a process does that ends");
+  }
   if (remote == nullptr) {
     return refuse(
         OperationResult::kAccessDenied,

@@ -29,7 +29,7 @@ enum class FrameKind : std::uint8_t {
   kAnswer = 5,       ///< payload is what a kRead asked for; answers come in the order of the questions
   kCredits = 6,      ///< the receiver of `value` notifications and messages has polled them
   kRefusal = 7,      ///< the request frame with number `value` (modulo 2^32) was not granted; the last frame
-  kProbe = 8,        ///< nothing: makes the peer's kernel acknowledge something; on any stream
+  kProbe = 8,        ///< nothing: its receiver's kernel acknowledges it; opens a further stream
   kPiece = 9,        ///< on a further stream: payload is a part of payload number `value` (modulo 2^32)
 };
 

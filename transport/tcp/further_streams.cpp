@@ -17,6 +17,8 @@ namespace verbena::transport::tcp {
 
 namespace {
 
+/// From asking for a stream until it is usable: as long as a listener hears strangers.
+constexpr auto kOpeningPatience = std::chrono::seconds(10);
 /// For the others to bring what was sent before one broke, or was closed.
 constexpr auto kGrace = std::chrono::milliseconds(500);
 constexpr int kQuietLooks = 2;
@@ -39,9 +41,11 @@ FurtherStreams::~FurtherStreams() {
 // ---- opening
 
 void FurtherStreams::open(const sockaddr_storage& place, const ConnectionId& id, std::size_t count) {
+  tells_when_opened_ = true;
   for (std::size_t i = 0; i < count; ++i) {
     Opening& opening = openings_.emplace_back(*this, id);
     opening.place = std::prev(openings_.end());
+    opening.usable_by = clock_now() + kOpeningPatience;
     absl::Status begun = opening.approach.begin(place);
     if (begun.ok() && !leaves_descriptors(opening.approach.socket()))
       begun = absl::ResourceExhaustedError("there are many open files");
@@ -57,12 +61,24 @@ void FurtherStreams::open(const sockaddr_storage& place, const ConnectionId& id,
     spdlog::debug("a further stream cannot be had: {}", std::string(begun.message()));
     openings_.pop_back();
   }
+  tell_if_opened();
 }
 
 bool FurtherStreams::is_opening() const {
   return !openings_.empty() || std::ranges::any_of(streams_, [](const Stream& each) {
-    return !each.is_ready && !each.broken_at && !each.is_done_without;
+    return each.usable_by && !each.is_usable && !each.is_done_without;
   });
+}
+
+void FurtherStreams::tell_if_opened() {
+  if (!tells_when_opened_ || is_opening()) return;
+  tells_when_opened_ = false;
+  user_.on_streams_opened();
+}
+
+std::size_t FurtherStreams::count() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(streams_, [](const Stream& each) { return !each.is_done_without; }));
 }
 
 void FurtherStreams::on_ready(Opening& opening) {
@@ -76,7 +92,7 @@ void FurtherStreams::on_ready(Opening& opening) {
   if (status.ok()) {
     Channel channel = opening.approach.take().channel;
     hub_.sockets.remove(std::exchange(opening.number, 0), channel.socket());
-    status = add(std::move(channel), /*is_ours=*/true);
+    status = add(std::move(channel), opening.usable_by);
   }
   if (!status.ok()) spdlog::debug("a further stream cannot be had: {}", std::string(status.message()));
   end(opening);
@@ -85,12 +101,13 @@ void FurtherStreams::on_ready(Opening& opening) {
 void FurtherStreams::end(Opening& opening) {
   if (opening.number != 0) hub_.sockets.remove(opening.number, opening.approach.socket());
   openings_.erase(opening.place);
-  if (!is_opening()) user_.on_streams_opened();
+  tell_if_opened();
 }
 
-absl::Status FurtherStreams::add(Channel channel, bool is_ours) {
+absl::Status FurtherStreams::add(Channel channel, std::optional<TimePoint> usable_by) {
+  std::erase_if(streams_, [](const Stream& each) { return each.is_done_without; });
   Stream& stream = streams_.emplace_back(*this, std::move(channel), hub_.options.max_message_bytes);
-  stream.is_ours = is_ours;
+  stream.usable_by = usable_by;
   const absl::StatusOr<std::uint64_t> number = hub_.sockets.add(stream.channel.socket(), stream);
   if (!number.ok()) {
     streams_.pop_back();
@@ -110,24 +127,29 @@ absl::Status FurtherStreams::shake_hands(Stream& stream) {
   if (result == -EAGAIN) return absl::OkStatus();
   if (result == -EBADMSG) return of_one(has_gone(EBADMSG));
   if (result < 0) {
-    // Nothing was sent over it.
-    spdlog::debug("a further stream cannot be had: {}",
-                  std::string(has_gone(static_cast<int>(-result)).message()));
-    stream.is_done_without = true;
-    hub_.sockets.remove(std::exchange(stream.number, 0), stream.channel.socket());
-  } else {
-    stream.is_ready = true;
-    if (stream.is_ours) {
-      make_usable(stream);
-      stream.writer.add({.kind = FrameKind::kProbe});  // so that the peer knows that it is here
-    }
+    do_without(stream, has_gone(static_cast<int>(-result)));
+    return absl::OkStatus();
   }
-  if (!is_opening()) user_.on_streams_opened();
+  stream.is_ready = true;
+  if (!stream.usable_by) stream.writer.add({.kind = FrameKind::kProbe});  // the listener speaks first
   return absl::OkStatus();
 }
 
+/// The peer has said something on it.
 void FurtherStreams::make_usable(Stream& stream) {
-  if (!std::exchange(stream.is_usable, true)) ++usable_;
+  if (std::exchange(stream.is_usable, true)) return;
+  ++usable_;
+  if (stream.usable_by) stream.writer.add({.kind = FrameKind::kProbe});
+  tell_if_opened();
+}
+
+/// REQUIRES: it is not usable.
+void FurtherStreams::do_without(Stream& stream, const absl::Status& why) {
+  spdlog::debug("a further stream cannot be had: {}", std::string(why.message()));
+  stream.is_done_without = true;
+  if (stream.number != 0) hub_.sockets.remove(std::exchange(stream.number, 0), stream.channel.socket());
+  stream.channel.reset();
+  tell_if_opened();
 }
 
 void FurtherStreams::on_ready(Stream& stream) {
@@ -145,6 +167,7 @@ void FurtherStreams::on_ready(Stream& stream) {
 
 void FurtherStreams::note_broken(Stream& stream, const absl::Status& how) {
   if (stream.number == 0) return;  // it is known
+  if (!stream.is_usable) return do_without(stream, how);
   stream.broken_at = clock_now();
   stream.how_it_broke = how;
   hub_.sockets.remove(std::exchange(stream.number, 0), stream.channel.socket());  // it stays ready
@@ -168,6 +191,11 @@ std::span<std::byte> FurtherStreams::add(const Frame& header) {
 
 bool FurtherStreams::needs_others_memory() const {
   return std::ranges::any_of(outgoing_, [](const Outgoing& each) { return each.own == nullptr; });
+}
+
+FurtherStreams::Stream& FurtherStreams::next_to_send() {
+  streams_.splice(streams_.end(), streams_, streams_.begin());
+  return streams_.back();
 }
 
 /// Gives the stream the next piece. False: there is none.
@@ -204,17 +232,23 @@ void FurtherStreams::settle(Stream& stream) {
 
 int FurtherStreams::send() {
   // Piece by piece, each to the next stream that takes one.
-  for (Stream& stream : streams_) stream.is_full = !stream.is_ready || stream.broken_at.has_value();
+  for (Stream& stream : streams_)
+    stream.is_full = !stream.is_ready || stream.is_done_without || stream.broken_at.has_value();
   std::size_t refusals = 0;  // one after the other
   for (std::size_t total = 0; refusals < streams_.size() && total < FrameWriter::kMostSentBytes;) {
-    Stream& stream = streams_[next_to_send_++ % streams_.size()];
+    Stream& stream = next_to_send();
     if (stream.is_full || (stream.writer.empty() && !(stream.is_usable && assign_piece(stream)))) {
       ++refusals;
       continue;
     }
     const std::uint64_t before = stream.writer.sent();
     const int error = stream.writer.send(stream.channel);
-    if (error != 0 && error != EAGAIN) return error;
+    if (error != 0 && error != EAGAIN) {
+      if (stream.is_usable) return error;
+      do_without(stream, has_gone(error));
+      stream.is_full = true;
+      continue;
+    }
     total += static_cast<std::size_t>(stream.writer.sent() - before);
     settle(stream);
     stream.is_full = error == EAGAIN;
@@ -290,7 +324,7 @@ absl::StatusOr<bool> FurtherStreams::receive(std::size_t& left) {
 
 absl::Status FurtherStreams::receive(Stream& stream, std::size_t& left_to_receive) {
   RETURN_IF_ERROR(shake_hands(stream));
-  if (!stream.is_ready) return absl::OkStatus();
+  if (!stream.is_ready || stream.is_done_without) return absl::OkStatus();
   if (stream.reader.is_paused()) {
     const absl::StatusOr<bool> is_due = this->is_due(stream.piece);
     if (!is_due.ok()) return is_due.status();
@@ -323,7 +357,7 @@ absl::Status FurtherStreams::receive(Stream& stream, std::size_t& left_to_receiv
 void FurtherStreams::watch() {
   for (Stream& stream : streams_) {
     if (stream.number == 0) continue;
-    const bool sends = stream.is_ready && (!stream.writer.empty() || has_unassigned());
+    const bool sends = stream.is_ready && (!stream.writer.empty() || (stream.is_usable && has_unassigned()));
     const Sockets::Wants wants = stream.channel.wants(sends, !stream.reader.is_paused());
     if (std::exchange(stream.wants, wants) != wants)
       hub_.sockets.want(stream.number, stream.channel.socket(), wants);
@@ -331,8 +365,19 @@ void FurtherStreams::watch() {
 }
 
 absl::Status FurtherStreams::check(TimePoint now) {
+  for (auto next = openings_.begin(); next != openings_.end();) {
+    Opening& opening = *next++;
+    if (now < opening.usable_by) continue;
+    spdlog::debug("a further stream cannot be had: {}", std::string(opening.approach.too_late().message()));
+    end(opening);
+  }
   const bool goes_on = std::exchange(has_received_, false);
   for (Stream& stream : streams_) {
+    if (stream.usable_by && !stream.is_usable) {
+      if (now >= *stream.usable_by && !stream.is_done_without)
+        do_without(stream, absl::DeadlineExceededError("its listener has said nothing on it"));
+      continue;  // nor is anything said here until then
+    }
     // Its own pieces would never leave, however much the others bring.
     if (stream.broken_at && goes_on && stream.assigned.empty()) {
       stream.broken_at = now;
@@ -341,7 +386,7 @@ absl::Status FurtherStreams::check(TimePoint now) {
     // This process may have been stopped meanwhile: then what has come is still to be received.
     if (stream.broken_at && ++stream.quiet_looks > kQuietLooks && now - *stream.broken_at >= kGrace)
       return stream.how_it_broke;
-    if (!stream.is_ready || stream.broken_at) continue;
+    if (!stream.is_ready || stream.is_done_without || stream.broken_at) continue;
     const Acknowledged known = acknowledged(stream.channel.socket());
     switch (stream.silence.look(known, !stream.writer.empty(), hub_.options.peer_timeout)) {
       case Silence::Verdict::kAlive:
@@ -349,9 +394,13 @@ absl::Status FurtherStreams::check(TimePoint now) {
       case Silence::Verdict::kUnknown:
         stream.writer.add({.kind = FrameKind::kProbe});
         break;
-      case Silence::Verdict::kGone:
-        return of_one(absl::DeadlineExceededError(
-            fmt::format("its host has not answered for {} ms", known.silent.count())));
+      case Silence::Verdict::kGone: {
+        const absl::Status gone = absl::DeadlineExceededError(
+            fmt::format("its host has not answered for {} ms", known.silent.count()));
+        if (stream.is_usable) return of_one(gone);
+        do_without(stream, gone);
+        break;
+      }
     }
   }
   return absl::OkStatus();
@@ -359,13 +408,13 @@ absl::Status FurtherStreams::check(TimePoint now) {
 
 void FurtherStreams::leave(TimePoint deadline) {
   while (usable_ > 0 && has_unassigned()) {
-    Stream& stream = streams_[next_to_send_++ % streams_.size()];
+    Stream& stream = next_to_send();
     if (stream.is_usable) assign_piece(stream);
   }
   const auto memory = std::make_shared<std::deque<Outgoing>>(std::move(outgoing_));
   for (Stream& stream : streams_) {
     if (stream.number != 0) hub_.sockets.remove(std::exchange(stream.number, 0), stream.channel.socket());
-    if (!stream.is_ready || stream.broken_at) continue;
+    if (!stream.is_ready || stream.is_done_without || stream.broken_at) continue;
     hub_.leaving.emplace_back(hub_.sockets, std::move(stream.channel), std::move(stream.writer), deadline,
                               memory);
   }

@@ -12,9 +12,16 @@
 //
 // A piece goes to the stream whose kernel has room next: so a slow stream gets fewer of them.
 //
+// Opening. The listener speaks first on a stream, then the connector, and each sends over it what is long
+// when it has heard the other: so both surely have it, whatever comes first on another one. Until then
+// nothing is lost with it, and it is done without if it breaks, or is not usable in time. What happens to one
+// that is usable, happens to the connection.
+//
 // From a peer. Of a payload that is not awaited no more is received than one header for each stream: what
-// else a peer sends stays in the kernel. A piece must lie within its payload, whose own frame was checked as
-// if they were one.
+// else a peer sends stays in the kernel, which bounds it (net.ipv4.tcp_rmem for each, net.ipv4.tcp_mem for
+// all). There is no smaller bound of ours: it would hold for a socket's whole life, and each stream would
+// carry no more than that in a round trip, for which there are streams. A piece must lie within its payload,
+// whose own frame was checked as if they were one.
 //
 // Thread safety: of a connection, with the transport's lock held.
 #pragma once
@@ -52,7 +59,7 @@ class StreamsUser {
   virtual void on_stream_ready() = 0;
   /// The peer has sent what it may not. It may destroy the streams.
   virtual void on_stream_failed(const absl::Status& why) = 0;
-  /// All that were asked for have been opened, or will not be.
+  /// Each that was asked for is usable, or will not be.
   virtual void on_streams_opened() = 0;
 
  protected:
@@ -70,10 +77,11 @@ class FurtherStreams {
   /// One that cannot be had is done without.
   void open(const sockaddr_storage& place, const ConnectionId& id, std::size_t count);
   [[nodiscard]] bool is_opening() const;
-  /// One whose two ends have met, and which the peer has opened. Nothing long is sent over it before the peer
-  /// has said something on it: only then it surely has the stream, too, whatever comes first on another one.
-  absl::Status add(Channel channel) { return add(std::move(channel), /*is_ours=*/false); }
-  [[nodiscard]] std::size_t count() const { return streams_.size(); }
+  /// One whose two ends have met, and which the peer has opened. An error: it is done without.
+  absl::Status add(Channel channel) { return add(std::move(channel), std::nullopt); }
+  /// Those that are not done without, usable or not.
+  [[nodiscard]] std::size_t count() const;
+  [[nodiscard]] std::size_t usable() const { return usable_; }
 
   // Sending. A header is that of a frame which is elsewhere.
   [[nodiscard]] bool can_send() const { return usable_ > 0; }
@@ -102,7 +110,7 @@ class FurtherStreams {
 
   /// Watches the sockets for what there is to do. Call it after receiving and sending.
   void watch();
-  /// An error if one of the streams has broken, or gives no sign of life. Call it at intervals, and send().
+  /// An error if a usable stream has broken, or gives no sign of life. Call it at intervals, and send().
   absl::Status check(TimePoint now);
 
   /// Closes them; what was added still leaves, if that needs nobody else's memory.
@@ -140,10 +148,10 @@ class FurtherStreams {
     Silence silence;
     std::uint64_t number = 0;  ///< of the socket in hub_.sockets; 0: it is not there
     Sockets::Wants wants = Sockets::Wants::kReading;
-    bool is_ours = false;          ///< this end has opened it
-    bool is_ready = false;         ///< the handshake of TLS is over
-    bool is_usable = false;        ///< the other end has it, too, as far as is known here
-    bool is_done_without = false;  ///< it has ended before it was ready
+    std::optional<TimePoint> usable_by;  ///< nullopt: the peer has opened it
+    bool is_ready = false;               ///< the handshake of TLS is over
+    bool is_usable = false;              ///< the peer has said something on it
+    bool is_done_without = false;        ///< it goes with the next add()
     /// It has broken, or the peer has closed it. The others may still bring what was sent before that. Put
     /// off while they do.
     std::optional<TimePoint> broken_at;
@@ -157,6 +165,7 @@ class FurtherStreams {
     void on_ready() override { streams.on_ready(*this); }
     FurtherStreams& streams;
     Approach approach;
+    TimePoint usable_by;  ///< the stream that it is to become
     std::uint64_t number = 0;
     std::list<Opening>::iterator place;
   };
@@ -164,12 +173,15 @@ class FurtherStreams {
   void on_ready(Stream& stream);
   void on_ready(Opening& opening);
   void end(Opening& opening);
-  absl::Status add(Channel channel, bool is_ours);
+  absl::Status add(Channel channel, std::optional<TimePoint> usable_by);
   absl::Status shake_hands(Stream& stream);
   void make_usable(Stream& stream);
+  void do_without(Stream& stream, const absl::Status& why);
+  void tell_if_opened();
   void note_broken(Stream& stream, const absl::Status& how);
 
   [[nodiscard]] bool has_unassigned() const { return unassigned_ < queued(); }
+  Stream& next_to_send();
   bool assign_piece(Stream& stream);
   void settle(Stream& stream);
 
@@ -179,15 +191,15 @@ class FurtherStreams {
   Hub& hub_;
   StreamsUser& user_;
   const std::size_t piece_bytes_;
-  std::deque<Stream> streams_;
+  std::list<Stream> streams_;  ///< the next to send first
   std::list<Opening> openings_;
+  bool tells_when_opened_ = false;
   std::size_t usable_ = 0;  ///< of streams_
 
   std::deque<Outgoing> outgoing_;  ///< added and not sent; the first is payload number sent_
   std::uint64_t sent_ = 0;
   std::uint64_t unassigned_ = 0;  ///< the payload from which the next piece is
   std::size_t held_bytes_ = 0;
-  std::size_t next_to_send_ = 0;  ///< of streams_
 
   bool has_received_ = false;  ///< since the last check()
   bool is_awaiting_ = false;

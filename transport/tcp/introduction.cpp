@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/return_if_error.hpp"
+#include "transport/backends.hpp"
 
 namespace verbena::transport::tcp {
 

@@ -29,8 +29,6 @@ constexpr std::uint16_t kVersion = 2;
 /// By which its two ends know a connection: the nonce in the challenge of its first meeting.
 using ConnectionId = Nonce;
 constexpr ConnectionId kNoConnection{};
-/// Of one connection, with its first: what a listener admits.
-constexpr std::uint32_t kMostStreams = 8;
 
 struct Greeting {
   std::uint32_t magic = kMagic;

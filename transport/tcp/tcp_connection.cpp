@@ -134,11 +134,11 @@ void TcpConnection::tick() {
 // ---- further streams
 
 void TcpConnection::open_streams() {
-  if (std::exchange(has_asked_for_streams_, true) || !terms_.listener || !reason_.ok()) return;
+  if (streams_asked_for_ > 0 || !terms_.listener || !reason_.ok()) return;
   std::uint32_t wanted = hub_.options.streams;
   if (wanted == 0) wanted = is_within_host(channel_.socket()) ? 1 : kStreamsBetweenHosts;
-  wanted = std::min(wanted, terms_.most_streams);
-  if (wanted > 1) streams_.open(*terms_.listener, terms_.id, wanted);
+  streams_asked_for_ = std::min(wanted, terms_.most_streams);
+  if (streams_asked_for_ > 1) streams_.open(*terms_.listener, terms_.id, streams_asked_for_);
 }
 
 absl::Status TcpConnection::check_one_more_stream() const {
@@ -150,7 +150,8 @@ absl::Status TcpConnection::check_one_more_stream() const {
 }
 
 void TcpConnection::add_stream(Channel channel) {
-  if (const absl::Status added = streams_.add(std::move(channel)); !added.ok()) fail({.reason = added});
+  if (const absl::Status added = streams_.add(std::move(channel)); !added.ok())
+    spdlog::debug("{}: a further stream cannot be had: {}", terms_.peer, std::string(added.message()));
 }
 
 void TcpConnection::on_stream_failed(const absl::Status& why) {
@@ -159,13 +160,21 @@ void TcpConnection::on_stream_failed(const absl::Status& why) {
 
 /// Not by the name that the owner has given, which belongs to the owner's thread.
 void TcpConnection::on_streams_opened() {
-  if (terms_.listener && streams_.count() > 0)
-    spdlog::info("{}: what is long travels over {} streams", terms_.peer, streams_.count());
+  const std::size_t usable = streams_.usable();
+  const bool are_fewer_than_asked_for = usable < streams_asked_for_ && hub_.options.streams > 1;
+  spdlog::log(are_fewer_than_asked_for ? spdlog::level::warn : spdlog::level::info,
+              "{}: {} of {} further streams have been opened, for what is long", terms_.peer, usable,
+              streams_asked_for_);
+}
+
+void TcpConnection::tell_who_is_late() const {
+  spdlog::warn("{}: {} of {} further streams are not there yet; it goes on without them until they are",
+               terms_.peer, streams_asked_for_ - streams_.usable(), streams_asked_for_);
 }
 
 std::size_t TcpConnection::streams() const {
   const std::lock_guard lock(hub_.mutex);
-  return std::max<std::size_t>(1, streams_.count());
+  return std::max<std::size_t>(1, streams_.usable());
 }
 
 void TcpConnection::show() {

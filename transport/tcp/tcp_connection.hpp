@@ -50,7 +50,7 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   const std::byte* mapped(const RemoteDescriptor& /*remote*/) override { return nullptr; }
   [[nodiscard]] const absl::Status& status() const override { return shown_; }
 
-  /// Over how many streams long payloads travel.
+  /// Over how many streams long payloads travel from here.
   [[nodiscard]] std::size_t streams() const;
 
   /// Its events go to the owner from now on.
@@ -71,6 +71,8 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   /// Asks for the streams that the options want, now. is_opening(): they have not all come.
   void open_streams();
   [[nodiscard]] bool is_opening() const { return streams_.is_opening(); }
+  /// Tells people that some have not come, and that nobody waits for them.
+  void tell_who_is_late() const;
 
  private:
   /// How a connection ends.
@@ -139,7 +141,7 @@ class TcpConnection final : public Connection, public SocketUser, private FrameU
   Frame elsewhere_;                                  ///< the frame whose payload is awaited
   std::optional<TimePoint> first_stream_broken_at_;  ///< while it is not received from
   std::uint64_t long_bytes_ = 0;                     ///< of long payloads, in both directions
-  bool has_asked_for_streams_ = false;
+  std::uint32_t streams_asked_for_ = 0;
   Requests requests_;
   Grants grants_;
   std::uint32_t next_frame_ = 0;      ///< the number of the next request frame to the peer

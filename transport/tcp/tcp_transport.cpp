@@ -42,6 +42,8 @@ constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 constexpr std::size_t kFewConnections = 4;
 /// Then the others, such as listeners, are looked at every so many turns.
 constexpr unsigned kTurnsBetweenLooks = 16;
+/// connect() waits so long for further streams. They can come later.
+constexpr auto kWaitForStreams = std::chrono::seconds(1);
 constexpr int kOpeningCheckMs = 2;
 
 // Exact to some milliseconds, for a fraction of the cost of a precise clock.
@@ -233,8 +235,9 @@ absl::StatusOr<std::unique_ptr<Connection>> TcpTransport::connect(const std::str
   return connection;
 }
 
-/// Opens those that were asked for by the options, and waits for them.
+/// Opens those that were asked for by the options, and waits for them for a while.
 void TcpTransport::open_streams(TcpConnection& connection, TimePoint deadline) {
+  deadline = std::min<TimePoint>(deadline, now() + kWaitForStreams);
   for (bool begins = true; now() < deadline; begins = false) {
     {
       const std::lock_guard lock(hub_.mutex);
@@ -246,6 +249,8 @@ void TcpTransport::open_streams(TcpConnection& connection, TimePoint deadline) {
     pollfd file = {.fd = hub_.sockets.fd(), .events = POLLIN, .revents = 0};
     ::poll(&file, 1, kOpeningCheckMs);
   }
+  const std::lock_guard lock(hub_.mutex);
+  if (connection.is_opening()) connection.tell_who_is_late();
 }
 
 TcpConnection* TcpTransport::find(const ConnectionId& id) {
@@ -393,7 +398,8 @@ absl::Status check_options(const TcpOptions& options) {
     return refuse("max_message_bytes", options.max_message_bytes, "from 64 to 1048576");
   if (options.spin.count() < 0 || options.linger.count() < 0)
     return absl::InvalidArgumentError("tcp: spin and linger must not be negative");
-  if (options.streams > tcp::kMostStreams) return refuse("streams", options.streams, "from 1 to 8, or 0");
+  if (options.streams > kMostStreams)
+    return refuse("streams", options.streams, fmt::format("from 1 to {}, or 0", kMostStreams));
   if (options.long_bytes < 16 || options.long_bytes > 1U << 30U)
     return refuse("long_bytes", options.long_bytes, "from 16 to 1073741824");
   if (options.tls && options.secret == nullptr)

@@ -45,9 +45,9 @@ struct TcpOptions {
   /// The longest message, in bytes, from 64 to 1 MiB. Equal at both ends of a connection.
   std::uint32_t max_message_bytes = 4096;
 
-  /// Over how many streams what is long of a connection may travel, from 1 to 8; 0: 1 within a host; 4
-  /// between hosts, once there has been much of it. More: more than one flow may carry, where the network
-  /// limits each or loses of it. Fewer: fewer sockets. The smaller number of the two ends counts.
+  /// Over how many streams what is long of a connection may travel, from 1 to kMostStreams; 0: 1 within a
+  /// host; 4 between hosts, once there has been much of it. More: more than one flow may carry, where the
+  /// network limits each or loses of it. Fewer: fewer sockets. The smaller number of the two ends counts.
   std::uint32_t streams = 0;
 
   /// From how many bytes on a payload is long, at least 16. Pieces have up to four times as many.

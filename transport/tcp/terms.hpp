@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "transport/backends.hpp"
 #include "transport/tcp/introduction.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 

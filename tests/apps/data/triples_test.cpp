@@ -258,6 +258,26 @@ TEST_F(TriplesTest, DglKeNumbersNames) {
             folder_.path("entities.dict") + ":1: expected number<TAB>name, found \"dog\\t0\"");
 }
 
+/// DGL-KE strips lines.
+TEST_F(TriplesTest, BlanksThatTellNoNamesApartCountNothing) {
+  write("entities.dict", "3\tcat \n0\tanimal\n2\tbig dog\t\n1\tmammal  \n");
+  write("relations.dict", "0\tlikes \n1\tisa\n");
+  write("train.txt", "big dog\tisa\tmammal \nmammal\tisa\tanimal\n");
+  write("valid.txt", "cat\tisa\tmammal\n");
+  write("test.txt", "cat\tlikes\tbig dog\n");
+  absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->entity_names, ElementsAre("animal", "mammal", "big dog", "cat"));
+  EXPECT_THAT(graph->relation_names, ElementsAre("likes", "isa"));
+  EXPECT_THAT(facts(*graph, graph->train), ElementsAre("big dog isa mammal", "mammal isa animal"));
+  write("train.txt", "2\t1\t1 \n1\t1\t0\n");
+  write("valid.txt", "3\t1\t1\n");
+  write("test.txt", "3\t0\t2 \n");
+  graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->test, ElementsAre(Triple{3, 0, 2})) << "numbers";
+}
+
 TEST_F(TriplesTest, DglKesOwnFilesOfNamesAreTaken) {
   write("entities.tsv", "0\tcat\n1\tmammal\n2\tanimal\n3\tdog\n");
   absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
