@@ -25,6 +25,18 @@ std::vector<SmallTraining> small_trainings() {
   };
 }
 
+std::vector<SmallTraining> stateless_trainings() {
+  return {
+      {"kge",
+       {"--dimension", "4", "--iterations", "30", "--allocation", "static", "--clocks-per-iteration", "16"},
+       {".entities.tsv", ".relations.tsv"}},
+      {"word2vec",
+       {"--dimension", "4", "--iterations", "60", "--min-count", "1", "--top-words", "0", "--allocation",
+        "static", "--clocks-per-iteration", "4"},
+       {""}},
+      {"ctr", {"--rank", "2", "--passes", "8", "--batch", "20"}, {""}}};
+}
+
 void write_data(const SmallTraining& training, const std::string& path) {
   const std::string& application = training.application;
   std::string text;
@@ -45,7 +57,7 @@ void write_data(const SmallTraining& training, const std::string& path) {
     if (application == "mf") text += fmt::format("{}\t{}\t{}\n", i % 30 + 1, i * 7 % 25 + 1, i * i % 5 + 1);
     if (application == "ctr")
       text += fmt::format("{} {}:1 {}:1\n", i % 3 == 0 ? 1 : 0, i % 50 + 1, 51 + i * 7 % 50);
-    if (application == "lda")
+    if (application == "lda" || application == "word2vec")
       text += fmt::format("w{}{}", i % 30 % 3 * 13 + i * 7 % 17, i % 10 == 9 ? '\n' : ' ');
   }
   verbena::testing::write_file(path, text);
