@@ -614,6 +614,20 @@ Scenario make_remote_replacement(std::uint64_t seed) {
     strike.length = strike.fate == Fate::kStops
                         ? std::chrono::seconds(8)
                         : microseconds(small(random, chance(random, 0.3) ? 200'000 : 5'000));
+    // Longer than anybody waits, unless that is right: until a process ends that shares memory; and a copy
+    // that takes a server's place does not know whether one that has not come to it is stopped or computes.
+    const bool may_be_long = strike.fate == Fate::kGoesOn ? scenario.network.connections_may_break
+                                                          : scenario.copies == 1 && !strike.early;
+    if (may_be_long && chance(random, 0.3)) strike.length = std::chrono::seconds(30);
+  }
+  // Nobody watches one that is stopped while its connection is broken.
+  const bool any_stops = std::ranges::any_of(
+      scenario.disasters, [](const Strike& strike) { return strike.fate == Fate::kStops; });
+  if (!scenario.network.connections_may_break || any_stops) return scenario;
+  for (std::uint64_t breaks = small(random, 4); breaks > 0; --breaks) {
+    scenario.disasters.push_back({.what = Disaster::kLinkBreaks,
+                                  .victim = static_cast<std::uint32_t>(below(random, scenario.workers)),
+                                  .delay = microseconds(small(random, 8'000))});
   }
   return scenario;
 }
