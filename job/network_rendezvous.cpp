@@ -165,9 +165,9 @@ class NetworkRendezvous::Talk {
     return notes_.get(rank, key);
   }
   [[nodiscard]] bool ends_this_process() const { return ends_this_process_; }
-  bool is_late() {
+  std::uint32_t incarnation() {
     const std::lock_guard lock(mutex_);
-    return is_late_;
+    return incarnation_;
   }
   void listen(PeerNews::Listener listener) {
     const std::lock_guard lock(mutex_);
@@ -212,8 +212,8 @@ class NetworkRendezvous::Talk {
       if (listener_.on_news) listener_.on_news(*news);
     } else if (const auto reason = text_in(object, "dismissed")) {
       end_this_process(", and its job goes on without it", *reason);
-    } else if (object.is_object() && object.contains("late")) {
-      is_late_ = true;
+    } else if (const auto before = number_in(object, "late")) {
+      incarnation_ = *before;
     } else if (object.is_object() && object.contains("bye")) {
       is_watched_ = false;
       trouble_.Update(absl::UnavailableError("rank 0 has left the job"));
@@ -289,7 +289,7 @@ class NetworkRendezvous::Talk {
   std::uint64_t fences_begun_ = 0;
   std::uint64_t fences_passed_ = 0;
   std::string missing_;
-  bool is_late_ = false;
+  std::uint32_t incarnation_ = 0;
   absl::Status trouble_;  ///< why no fence can be passed any more
   std::optional<TimePoint> dies_at_;
   std::atomic<bool> is_leaving_ = false;
@@ -332,8 +332,12 @@ class NetworkRendezvous::Host final : public Talk {
     bool has_left = false;      ///< or is lost
     bool is_outlived = false;   ///< its end is not that of all
     bool is_dismissed = false;  ///< and is not heard any more
-    bool is_late = false;       ///< it has come in the place of one that was dismissed
     bool has_spoken = false;    ///< a word of it was heard
+    bool has_said_goodbye = false;
+    std::uint32_t incarnation = 0;  ///< how many have come as this rank before
+
+    /// It has come in the place of one that was dismissed.
+    [[nodiscard]] bool is_late() const { return incarnation > 0; }
   };
   struct Newcomer {
     Wire wire;
@@ -415,14 +419,14 @@ class NetworkRendezvous::Host final : public Talk {
 
   void seat(Newcomer& newcomer, std::uint32_t rank) {
     Seat& seat = seats_[rank];
-    const bool is_late = seat.has_come;
+    const std::uint32_t incarnation = seat.has_come ? seat.incarnation + 1 : 0;
     if (seat.wire)
       former_.push_back(*std::move(seat.wire));  // it may not have heard yet that it is dismissed
     seat = Seat{.wire = std::move(newcomer.wire),
                 .has_come = true,
                 .is_outlived = seat.is_outlived,
-                .is_late = is_late};
-    if (is_late) seat.wire->say(line_of({{"late", true}}));
+                .incarnation = incarnation};
+    if (seat.is_late()) seat.wire->say(line_of({{"late", incarnation}}));
     seat.wire->say(last_words_);
     for (const std::string& line : newcomer.lines) on_line(rank, line);
   }
@@ -445,6 +449,7 @@ class NetworkRendezvous::Host final : public Talk {
     if (*rank == 0 || *rank >= *size) return fmt::format("its rank is {}, of {} processes", *rank, *size);
     if (!seats_[*rank].has_come) return {};
     if (!seats_[*rank].is_outlived) return another_has_come(*rank);
+    if (seats_[*rank].has_said_goodbye) return fmt::format("rank {} has left the job", *rank);
     return has_lacked_ || has_ended_ ? "the job ends" : "";
   }
   [[nodiscard]] std::string another_has_come(std::uint32_t rank) const {
@@ -459,12 +464,12 @@ class NetworkRendezvous::Host final : public Talk {
       if (listener_.on_word) listener_.on_word(rank, *word);
       return;
     }
-    if (seats_[rank].is_late) return on_line_of_late(rank, object);
+    if (seats_[rank].is_late()) return on_line_of_late(rank, object);
     if (object.is_object() && object.contains("bye")) {
-      seats_[rank].has_left = true;
+      seats_[rank].has_left = seats_[rank].has_said_goodbye = true;
       if (rank == 0) {
         tell_all_for_good(line_of({{"bye", true}}));
-      } else {
+      } else if (!seats_[rank].is_outlived) {  // else the others, too, have been at all fences
         lack(fmt::format("rank {} ({}) has left the job", rank, name_of(rank)));
       }
       return;
@@ -495,7 +500,7 @@ class NetworkRendezvous::Host final : public Talk {
   void lose_outlived(std::uint32_t rank, const std::string& why) {
     Seat& seat = seats_[rank];
     if (std::exchange(seat.has_left, true) || seat.is_dismissed) return;
-    if (seat.is_late && !seat.has_spoken) {
+    if (seat.is_late() && !seat.has_spoken) {
       seat.is_dismissed = true;  // nobody knows of it
     } else if (listener_.on_gone) {
       listener_.on_gone(rank, why);
@@ -726,8 +731,8 @@ bool NetworkRendezvous::ends_this_process() const {
   return talk_->ends_this_process();
 }
 
-bool NetworkRendezvous::is_late() const {
-  return talk_->is_late();
+std::uint32_t NetworkRendezvous::incarnation() const {
+  return talk_->incarnation();
 }
 
 void NetworkRendezvous::listen(Listener listener) {

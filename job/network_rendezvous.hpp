@@ -6,7 +6,9 @@
 //               {"abort": why}          all are to end
 //               {"word": text}          to rank 0 (peer_news.hpp)
 //               {"bye": true}           it ends on purpose
-//   rank 0      {"late": true}          to a process that comes in the place of one that was dismissed
+//   rank 0      {"late": n}             to a process that comes in the place of one that was dismissed, as
+//   the
+//                                       n-th after the first
 //               {"missing": ranks}      now and then, while a fence lacks some
 //               {"refused": why}        to a process that cannot be of this job
 //               {"end": why}            all are to end
@@ -79,7 +81,7 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   /// This process is to end by itself.
   void abort(int exit_status, const std::string& why) override;
   PeerNews* news() override { return this; }
-  [[nodiscard]] bool is_late() const override;
+  [[nodiscard]] std::uint32_t incarnation() const override;
   [[nodiscard]] bool ends_this_process() const override;
 
  private:

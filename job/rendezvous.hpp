@@ -60,9 +60,11 @@ class PeerRendezvous : public Rendezvous {
   virtual void abort(int exit_status, const std::string& why) = 0;
   /// nullptr: when one of the processes dies, all end.
   virtual PeerNews* news() { return nullptr; }
-  /// The job runs already, and this process has come in the place of one that has died: it meets nobody, and
-  /// hears at each fence what those have told one another who have met. Known after the first fence.
-  [[nodiscard]] virtual bool is_late() const { return false; }
+  /// How many processes have had this rank before. More than 0: the job runs already, and this process has
+  /// come in the place of one that has died. Known after the first fence.
+  [[nodiscard]] virtual std::uint32_t incarnation() const { return 0; }
+  /// Then it meets nobody, and hears at each fence what those have told one another who have met.
+  [[nodiscard]] bool is_late() const { return incarnation() > 0; }
   /// It has asked this process to end, by SIGTERM. Any thread may ask.
   [[nodiscard]] virtual bool ends_this_process() const { return false; }
 

@@ -2,8 +2,8 @@
 // how long, and when it goes on without them.
 //
 //  - Another process may take the place of one that has died (ServerOptions::replaces_workers): whoever
-//  starts
-//    processes knows for how long it is worth waiting, and ends one that is silent.
+//    starts processes knows for how long it is worth waiting, and ends one that is silent. One that gives up
+//    is as good as dead, and ends nothing: it may be one whose place another one is about to take.
 //  - One whose connection has broken may live, and come back over another one
 //    (Transport::connections_may_break()): it is waited for as long as silence may last.
 //  - It may have left for the copy that has this server's place (Mending), before this server has heard that.
@@ -51,6 +51,8 @@ class Absences {
   }
   /// A worker whose connection breaks may come back.
   [[nodiscard]] bool waits_for_connections() const;
+  /// Another process may take the place of a worker that is gone.
+  [[nodiscard]] bool waits_for_others() const;
 
   /// Its connection has ended without a goodbye. May be said again.
   void begin(Peer& worker, const absl::Status& why);
@@ -60,7 +62,6 @@ class Absences {
   [[nodiscard]] transport::TimePoint next_poll() const;
 
  private:
-  [[nodiscard]] bool waits_for_others() const;
   [[nodiscard]] bool may_be_left_out() const;
   void give_up_waiting();
   void watch();

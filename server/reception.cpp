@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -44,7 +45,10 @@ bool Reception::must_wait(const protocol::Hello& hello) {
   const bool is_back = may_be_back(hello) && hello.incarnation == known.incarnation;
   if ((takes_its_place || is_back) && known.connection != nullptr) {
     if (!check_claims(hello).ok()) return false;  // it is refused
-    if (job_.transport.connections_may_break()) host_.break_with(known);
+    // Over memory that both map, only the end of the process before it ends the connection. One that is
+    // stopped has been silent for long: all that it has said was heard.
+    const bool is_stopped = takes_its_place && known.absence.is_suspected;
+    if (job_.transport.connections_may_break() || is_stopped) host_.break_with(known);
     return true;
   }
   // What this copy has and others have not yet, may be lost with it. The worker has to keep that, and cannot
@@ -57,6 +61,17 @@ bool Reception::may_be_back(const protocol::Hello& hello) const {
   if (!hello.is_back || !host_.waits_for_connections()) return false;
   const Peer* const known = job_.workers[hello.worker];
   return known == nullptr || known->pid == 0 || known->pid == hello.pid;
+}
+
+/// Of all that have come as this worker, also if it does not count here yet: one before it may be alive, and
+/// come back.
+std::uint32_t Reception::newest_incarnation(std::uint32_t worker) const {
+  const Peer* const known = job_.workers[worker];
+  std::uint32_t newest = known == nullptr ? 0 : std::max(known->incarnation, known->comes_as);
+  for (const Peer* const peer : waiting_) {
+    if (peer->hello && peer->hello->worker == worker) newest = std::max(newest, peer->hello->incarnation);
+  }
+  return newest;
 }
 
 bool Reception::replaces(const protocol::Hello& hello) const {
@@ -95,7 +110,7 @@ absl::Status Reception::check_claims(const protocol::Hello& hello) const {
                     hello.pid, hello.worker));
   }
   const Peer* const known = job_.workers[hello.worker];
-  if (known != nullptr && hello.incarnation < known->incarnation) {
+  if (hello.incarnation < newest_incarnation(hello.worker)) {
     return absl::FailedPreconditionError(
         fmt::format("another process has taken the place of worker {} (pid {})", hello.worker, hello.pid));
   }

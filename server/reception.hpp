@@ -74,6 +74,7 @@ class Reception {
   [[nodiscard]] bool must_wait(const protocol::Hello& hello);
   [[nodiscard]] bool may_be_back(const protocol::Hello& hello) const;
   [[nodiscard]] bool replaces(const protocol::Hello& hello) const;
+  [[nodiscard]] std::uint32_t newest_incarnation(std::uint32_t worker) const;
   [[nodiscard]] absl::Status check_claims(const protocol::Hello& hello) const;
   [[nodiscard]] absl::Status check(const protocol::Hello& hello) const;
   absl::StatusOr<Peer*> connect(Peer& newcomer, const protocol::Hello& hello);

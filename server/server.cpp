@@ -330,7 +330,7 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
         status = on_key_requests(peer, *requests);
       }
     } else if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
-      fail(absl::AbortedError(fmt::format("{} gave up: {}", peer.connection->peer_name(), failed->reason)));
+      on_failed(peer, *failed);
     } else {
       status = absl::InvalidArgumentError("sent what only a server sends");
     }
@@ -883,6 +883,15 @@ void Server::break_with(Peer& worker) {
   if (worker.left) return;
   absences_.begin(worker,
                   absl::UnavailableError(fmt::format("{} connects again", worker.connection->peer_name())));
+}
+
+/// Where others take the places of workers, whoever starts them hears of it, too, and decides.
+void Server::on_failed(Peer& worker, const protocol::Failed& failed) {
+  const absl::Status why =
+      absl::AbortedError(fmt::format("{} gave up: {}", worker.connection->peer_name(), failed.reason));
+  if (!absences_.waits_for_others()) return fail(why);
+  drop(worker);
+  absences_.begin(worker, base::printable(why));
 }
 
 void Server::enqueue(std::uint32_t lane, const LaneTask& task) {

@@ -143,6 +143,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   absl::Status on_heard(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
+  void on_failed(Peer& worker, const protocol::Failed& failed);
   [[nodiscard]] bool says_again(const Peer& worker) const;
   void dismiss_copies();
   void part_from(Peer& peer);

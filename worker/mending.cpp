@@ -274,6 +274,8 @@ void Mending::suspect_who_does_not_serve(const ServerLink& link) {
   const std::uint64_t times = source_ == nullptr || source_->newest().joining_of(link.server).empty() ? 3 : 5;
   const std::chrono::milliseconds most(times * session_.options().silence_timeout_ms);
   if (!is_to_be_served_by_another(link) || source_->ends_who_is_left_out() || most.count() == 0) return;
+  // Of a process that takes a worker's place the hello may wait until all others have come.
+  if (session_.options().incarnation > 0 && link.lanes.empty()) return;
   if (link.unanswered_for > most)
     source_->suspect(serving_[link.server], "it is to serve, and does not answer");
 }

@@ -20,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "apps/launcher/child_command.hpp"
+#include "apps/launcher/hosts_replacement.hpp"
 #include "apps/launcher/hosts_succession.hpp"
 #include "apps/launcher/leader.hpp"
 #include "apps/launcher/process_jobs.hpp"
@@ -31,6 +32,7 @@
 #include "apps/report/exit_status.hpp"
 #include "apps/thrown.hpp"
 #include "base/return_if_error.hpp"
+#include "cluster/word.hpp"
 #include "job/address_exchange.hpp"
 #include "job/peer_news.hpp"
 #include "job/secret_handover.hpp"
@@ -42,6 +44,9 @@ constexpr const char* kVerdict = "verbena.verdict";
 constexpr const char* kName = "verbena.name";
 constexpr const char* kLeader = "verbena.leader";
 constexpr const char* kPlan = "verbena.plan";
+/// The checkpoint that rank 0 has found for all, behind a letter, so that no value is empty.
+constexpr const char* kResume = "verbena.resume";
+constexpr std::string_view kFrom = "@";
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -80,8 +85,13 @@ class ClusterProcess {
   }
   absl::Status meet(absl::Status verdict);
   absl::Status learn_of_others();
+  absl::Status learn_where_it_goes_on();
   void learn_chains();
   [[nodiscard]] absl::Status share_configurations();
+  [[nodiscard]] absl::Status let_others_replace_workers();
+  [[nodiscard]] bool replaces_workers() const {
+    return cluster_.rendezvous.news() != nullptr && apps::replaces_workers(application_, run_.job);
+  }
   [[nodiscard]] absl::Status take_own_host();
   [[nodiscard]] std::string plan() const;
   absl::Status prepare();
@@ -108,10 +118,11 @@ class ClusterProcess {
   bool called_off_ = false;
   Others others_;
   std::string leaders_address_;
-  std::unique_ptr<RunOutputs> outputs_;          ///< rank 0's
-  std::unique_ptr<HostsSuccession> succession_;  ///< rank 0's, if servers have copies
-  std::unique_ptr<ToldConfiguration> told_;      ///< if servers have copies
-  std::unique_ptr<Leader> leader_;               ///< rank 0's
+  std::unique_ptr<RunOutputs> outputs_;            ///< rank 0's
+  std::unique_ptr<HostsSuccession> succession_;    ///< rank 0's, if servers have copies
+  std::unique_ptr<HostsReplacement> replacement_;  ///< rank 0's, if workers can be replaced
+  std::unique_ptr<ToldConfiguration> told_;        ///< if servers have copies
+  std::unique_ptr<Leader> leader_;                 ///< rank 0's
   std::unique_ptr<LeaderLink> link_;
 };
 
@@ -137,7 +148,7 @@ int ClusterProcess::run() {
   decide_consistency(run_.job, application_, /*is_one_node=*/false);
   if (verdict.ok() && cluster_.rendezvous.news() == nullptr) verdict = check_no_replicas(run_.job);
   if (verdict.ok() && leads()) verdict = check_all(application_, run_);
-  if (verdict.ok() && leads()) verdict = check_resume_in_cluster(run_.job, application_, options_);
+  if (verdict.ok() && leads()) verdict = decide_resume(run_.job, application_, options_, run_.quiet);
   absl::Status status = meet(std::move(verdict));
   if (status.ok()) status = meet(prepare());
   if (status.ok()) {
@@ -162,6 +173,7 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
     for (const auto& [name, value] : {std::pair(job::kToldHost, job::host_identity()),
                                       {kName, fmt::format("{} {}", ::getpid(), host_name())},
                                       {kPlan, plan()},
+                                      {kResume, fmt::format("{}{}", kFrom, run_.job.checkpoints.resume_from)},
                                       {job::kToldTransports, usable_between_hosts(run_.job.transport)}}) {
       RETURN_IF_ERROR(rendezvous.put(name, value));
     }
@@ -204,6 +216,7 @@ absl::Status ClusterProcess::learn_of_others() {
     return absl::InvalidArgumentError(
         fmt::format("rank {} is to run {}, and rank 0 {}: expected the same", rank(), plan(), *leaders_plan));
   }
+  RETURN_IF_ERROR(learn_where_it_goes_on());
   for (std::uint32_t other = 0; other < rendezvous.size(); ++other) {
     const absl::StatusOr<std::string> others_plan = rendezvous.get(other, kPlan);
     if (!others_plan.ok()) return others_plan.status();
@@ -230,6 +243,15 @@ absl::Status ClusterProcess::learn_of_others() {
   }
   learn_chains();
   return absl::OkStatus();
+}
+
+/// Each could find another newest checkpoint: so only rank 0 looks.
+absl::Status ClusterProcess::learn_where_it_goes_on() {
+  if (leads()) return absl::OkStatus();
+  const absl::StatusOr<std::string> told = cluster_.rendezvous.get(0, kResume);
+  if (!told.ok()) return told.status();
+  run_.job.checkpoints.resume_from = told->substr(kFrom.size());
+  return follow_resume(run_.job, application_);
 }
 
 /// Which process is which, as all decide alike from the same facts.
@@ -261,11 +283,19 @@ void ClusterProcess::learn_chains() {
 
 /// Before the servers' addresses are known: whoever knows them may know a newer configuration.
 absl::Status ClusterProcess::share_configurations() {
-  if (run_.job.replicas == 0) return absl::OkStatus();
+  if (cluster_.rendezvous.news() == nullptr) return absl::OkStatus();
   job::PeerNews& news = *cluster_.rendezvous.news();
   if (!leads()) {
-    told_ = std::make_unique<ToldConfiguration>(others_.chains, news);
-    if (is_late()) told_->arrive(static_cast<std::uint32_t>(::getpid()), host_name());
+    if (run_.job.replicas > 0) told_ = std::make_unique<ToldConfiguration>(others_.chains, news);
+    if (is_late()) {
+      news.say(cluster::encode(
+          cluster::Arrival{.pid = static_cast<std::uint32_t>(::getpid()), .host = host_name()}));
+    }
+    return absl::OkStatus();
+  }
+  if (replaces_workers()) RETURN_IF_ERROR(let_others_replace_workers());
+  if (run_.job.replicas == 0) {
+    if (replacement_ != nullptr) news.listen(replacement_->listener());
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<HostsSuccession>> succession = HostsSuccession::make(others_.chains, news);
@@ -273,8 +303,25 @@ absl::Status ClusterProcess::share_configurations() {
   succession_ = *std::move(succession);
   leader_->survive_by(*succession_);
   told_ = std::make_unique<ToldConfiguration>(
-      others_.chains, news, succession_->listener(),
+      others_.chains, news,
+      replacement_ == nullptr ? succession_->listener()
+                              : both(succession_->listener(), replacement_->listener()),
       [this](const cluster::Configuration& first) { succession_->begin(first); });
+  return absl::OkStatus();
+}
+
+absl::Status ClusterProcess::let_others_replace_workers() {
+  const JobOptions& job = run_.job;
+  absl::StatusOr<std::unique_ptr<HostsReplacement>> replacement =
+      HostsReplacement::make({.first_rank = job.server_processes(),
+                              .processes = job.workers,
+                              .workers = job.threads,
+                              .patience = std::chrono::seconds(job.worker_patience_s),
+                              .silence_timeout = std::chrono::milliseconds(job.silence_timeout_ms)},
+                             *cluster_.rendezvous.news());
+  if (!replacement.ok()) return replacement.status();
+  replacement_ = *std::move(replacement);
+  leader_->replace_by(*replacement_);
   return absl::OkStatus();
 }
 
@@ -408,7 +455,13 @@ int ClusterProcess::train(std::thread& listening) {
       .rank = server ? others_.numbers[rank()] : rank() - first_worker,
       .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, first_worker, rank()),
       .addresses = &addresses,
+      .on_met =
+          [this] {
+            if (replacement_ != nullptr) replacement_->begin();
+          },
       .joins = is_late(),
+      .replaces_workers = replaces_workers(),
+      .incarnation = cluster_.rendezvous.incarnation(),
       .told = told_.get()};
   std::atomic<bool> stop = false;
   JobsResult result;
@@ -486,8 +539,8 @@ absl::Status share_out(std::uint32_t size, RunOptions& run) {
   JobOptions& job = run.job;
   if (job.checkpoints.restarts > 0) {
     return absl::InvalidArgumentError(
-        "--restarts: only what has started the processes can start them again: expected a job script that "
-        "does, with --resume-from and the newest checkpoint");
+        "--restarts: only what has started the processes can start them again: expected something that does, "
+        "with the same words and --resume");
   }
   if (run.baseline) {
     return absl::InvalidArgumentError(fmt::format("--baseline is one process; {} were started", size));

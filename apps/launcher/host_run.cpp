@@ -57,10 +57,7 @@ Launcher::Command worker_command(const Application& application, const Applicati
   arguments.insert(arguments.end(), given.begin(), given.end());
   Launcher::Command command{.name = run.baseline ? "the plain loop" : fmt::format("worker {}", rank),
                             .arguments = std::move(arguments)};
-  // A checkpoint that is being made would lack the worker's part, or come twice.
-  const bool is_replaceable =
-      !run.baseline && application.can_replace_workers() && checkpoints.folder.empty();
-  if (is_replaceable) command.replaceable_workers = run.job.threads;
+  if (!run.baseline && replaces_workers(application, run.job)) command.replaceable_workers = run.job.threads;
   return command;
 }
 

@@ -115,8 +115,12 @@ void HostsSuccession::take_first() {
 
 void HostsSuccession::take(const Heard& heard, Host& host) {
   const auto found = processes_.find(heard.rank);
-  if (found == processes_.end()) return;
   const auto* const word = std::get_if<cluster::Word>(&heard.what);
+  if (found == processes_.end()) {
+    // A worker's, that comes late.
+    if (word != nullptr && std::holds_alternative<cluster::Arrival>(*word)) tell_again();
+    return;
+  }
   if (word == nullptr) return host.lose(heard.rank, "is gone: it crashed, was killed, or its host is gone");
   if (const auto* const arrival = std::get_if<cluster::Arrival>(word))
     return welcome(heard.rank, *arrival, host);
@@ -195,6 +199,11 @@ void HostsSuccession::tell_newest() {
   if (!newest || newest->number <= told_number_) return;
   told_number_ = newest->number;
   news_.tell(cluster::encode(*newest));
+}
+
+/// To one that has heard of none. The others know that they have it.
+void HostsSuccession::tell_again() {
+  if (const auto newest = controller_.newest(this_moment())) news_.tell(cluster::encode(*newest));
 }
 
 absl::StatusOr<std::string> HostsSuccession::go_on_without(std::uint32_t rank, const std::string& why) {

@@ -71,6 +71,7 @@ class HostsSuccession final : public Leader::Survival {
   void put(const std::string& key, const std::string& value);
   void admit(Host& host);
   void tell_newest();
+  void tell_again();
   [[nodiscard]] std::optional<std::uint32_t> rank_of(const ServerCopy& copy) const;
 
   job::PeerNews& news_;

@@ -117,6 +117,18 @@ void add_silence_option(CLI::App& command, JobOptions& options) {
       ->capture_default_str();
 }
 
+void add_patience_option(CLI::App& command, JobOptions& options) {
+  add_number(
+      command, "--worker-patience", options.worker_patience_s,
+      "Where processes meet without mpirun: when a worker's process dies, the run waits so many seconds "
+      "for another one in its place, which somebody has to start with the same words; then it ends. 0: "
+      "it ends at once (docs/elasticity.md).",
+      {0, 1'000'000})
+      ->type_name("SECONDS")
+      ->group(kProcessOptions)
+      ->capture_default_str();
+}
+
 void add_consistency_options(CLI::App& command, JobOptions& options) {
   command
       .add_option(
@@ -309,15 +321,15 @@ void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run)
           "--resume", checkpoints.resume,
           "Go on from the newest whole checkpoint in the folder of --checkpoint, as --resume-from does; "
           "from the beginning if there is none, so that a batch job may be started with the same words "
-          "again and again. Under mpirun and srun: --resume-from.")
+          "again and again. Between hosts rank 0 looks, for all.")
       ->excludes(from)
       ->group(kCheckpoints);
   add_number(
       command, "--restarts", checkpoints.restarts,
       "When a server or worker process dies (it is killed, crashes, or shows no sign of life), end the "
       "others, and start all again from the newest whole checkpoint of this run, at most so many "
-      "times. For a run on one host, with --checkpoint; under mpirun and srun the batch system starts "
-      "the job again.",
+      "times. For a run on one host, with --checkpoint; between hosts whatever has started the processes "
+      "starts them again, with --resume.",
       {0, std::numeric_limits<std::uint32_t>::max()})
       ->type_name("N")
       ->group(kCheckpoints)
@@ -467,6 +479,11 @@ absl::Status check_application(Application& application, const JobOptions& optio
 }
 
 /// Those are decided about by the launcher of a run on one host, which knows who has ended, or by rank 0.
+/// A checkpoint that is being made would lack the worker's part, or come twice.
+bool replaces_workers(const Application& application, const JobOptions& options) {
+  return application.can_replace_workers() && options.checkpoints.folder.empty();
+}
+
 absl::Status check_no_replicas(const JobOptions& options) {
   if (options.replicas == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -46,6 +46,8 @@ struct JobOptions {
   std::string gather = "auto";              ///< add_consistency_options()
   double budget_mb_per_s = 0;               ///< managed communication; 0: none
   std::uint32_t silence_timeout_ms = 5000;  ///< of ServerOptions and SessionOptions
+  /// On several hosts: how long the run waits for another process in the place of a worker's that has died.
+  std::uint32_t worker_patience_s = 60;
   /// For servers started by hand, for users' own programs: the servers go on when a worker dies.
   bool outlives_workers = false;
   // --- worse conditions than the host's, for experiments
@@ -92,6 +94,7 @@ void decide_consistency(JobOptions& options, Application& application, bool is_o
 bool is_one_node(const JobOptions& options);
 void add_budget_option(CLI::App& command, JobOptions& options);      // server; the others have it, too
 void add_silence_option(CLI::App& command, JobOptions& options);     // all
+void add_patience_option(CLI::App& command, JobOptions& options);    // run
 void add_spin_option(CLI::App& command, JobOptions& options);        // all
 void add_server_options(CLI::App& command, JobOptions& options);     // run, server
 void add_outlive_option(CLI::App& command, JobOptions& options);     // server
@@ -106,6 +109,8 @@ inline constexpr const char* kProcessOptions = "Processes";  ///< their group in
 
 /// INVALID_ARGUMENT in one line: too many workers in all, or options that exclude each other.
 absl::Status check(const JobOptions& options);
+/// Whether another process can take the place of a worker's that dies. REQUIRES: decide_consistency()
+[[nodiscard]] bool replaces_workers(const Application& application, const JobOptions& options);
 /// INVALID_ARGUMENT if servers are to have copies. For jobs that are started in ways that do not know them.
 absl::Status check_no_replicas(const JobOptions& options);
 /// INVALID_ARGUMENT if the buffers of so many of the job's server and worker processes do not fit into this

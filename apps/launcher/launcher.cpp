@@ -25,9 +25,6 @@ constexpr int kTickMs = 1000;
 constexpr auto kBetweenStatuses = std::chrono::milliseconds(250);
 /// Copies of a server that fail to join, one after the other, before no other one is started.
 constexpr std::uint32_t kMostFailedToJoin = 3;
-/// Processes that take the place of a worker and die before they have finished an iteration, one after the
-/// other, before no other one is started.
-constexpr std::uint32_t kMostDeathsOfWorker = 3;
 
 }  // namespace
 
@@ -242,11 +239,11 @@ bool Launcher::is_worker_replaced(Child& child, int wait_status) {
                       rendezvous_->have_met() && !stopping_ && signal_ == 0;
   if (!may_be) return false;
   WorkerLife life = child.life;
-  if (++life.deaths > kMostDeathsOfWorker) {
+  if (++life.deaths > RunMonitor::kMostDeathsOfWorker) {
     monitor_.warn(
         fmt::format("{} is not replaced again: {} processes in its place have died before they "
                     "had finished iteration {}",
-                    child.process.name(), kMostDeathsOfWorker, life.newest_iteration + 1));
+                    child.process.name(), RunMonitor::kMostDeathsOfWorker, life.newest_iteration + 1));
     return false;
   }
   ++life.incarnation;

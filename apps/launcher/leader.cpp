@@ -234,7 +234,7 @@ absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::
 }
 
 /// What it hears of members, beside what they say.
-class Leader::Ear final : public Survival::Host {
+class Leader::Ear final : public Survival::Host, public Replacement::Host {
  public:
   Ear(Leader& leader, RunMonitor& monitor) : leader_(leader), monitor_(monitor) {}
 
@@ -245,6 +245,12 @@ class Leader::Ear final : public Survival::Host {
   void leave(std::uint32_t rank) override {
     std::optional<Clock::time_point>& since = leader_.seats_[rank].wants_to_leave_since;
     if (!since) since = Clock::now();
+  }
+  void replace(std::uint32_t rank, Member member, const Replacement::Workers& workers,
+               const std::string& what) override {
+    if (leader_.seats_[rank].lost_as.empty() || leader_.stopped_at_) return;  // the run ends
+    monitor_.replace(workers.process, member.pid, workers.first, workers.count, what);
+    leader_.take_place(rank, std::move(member));
   }
   void note_joined(std::uint32_t rank) override {
     Seat& seat = leader_.seats_[rank];
@@ -279,12 +285,13 @@ bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
   if (all_over(false) || abandoned_) return false;
   wait(monitor, patience);
   accept();
+  // Before strangers: one that comes in another one's place has said so before.
+  Ear ear(*this, monitor);
   if (survival_ != nullptr) {
-    // Before strangers: one that comes in another one's place has said so before.
-    Ear ear(*this, monitor);
     survival_->tell(ear);
     let_leave_who_want_to(monitor);
   }
+  if (replacement_ != nullptr) replacement_->tell(ear);
   hear_strangers();
   hear_members(monitor);
   check_time(monitor);
@@ -340,6 +347,7 @@ void Leader::wait(const RunMonitor& monitor, std::chrono::milliseconds patience)
   }
   monitor.add_descriptors(wanted);
   if (survival_ != nullptr) survival_->add_descriptors(wanted);
+  if (replacement_ != nullptr) replacement_->add_descriptors(wanted);
   auto timeout_ms = static_cast<int>(patience.count());
   if (stopped_at_) timeout_ms = std::min(timeout_ms, poll_ms_until(*stopped_at_ + kStopPatience));
   ::poll(wanted.data(), wanted.size(), timeout_ms);
@@ -465,8 +473,23 @@ void Leader::on_line_of_joining(Seat& seat, std::string_view line, RunMonitor& m
 
 void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
   if (seat.joins) return on_line_of_joining(seat, line, monitor);
+  if (seat.is_new) {  // what it cannot do, perhaps another one can
+    const absl::StatusOr<job::ChildMessage> said = job::decode(line);
+    const auto* const ended = said.ok() ? std::get_if<job::EndedMessage>(&*said) : nullptr;
+    if (!said.ok() || std::holds_alternative<job::FailedMessage>(*said) ||
+        (ended != nullptr && ended->status != kExitOk))
+      return on_line_of_joining(seat, line, monitor);
+  }
   const std::optional<job::ChildMessage> message = monitor.hear(seat.member.name, line);
   if (!message) return;
+  if (replacement_ != nullptr) hear_worker(seat, *message);
+  if (const auto* const silent = std::get_if<job::SilentWorkerMessage>(&*message);
+      silent != nullptr && replacement_ != nullptr && seat.member.server) {
+    const std::optional<std::uint32_t> rank = replacement_->rank_of_silent(silent->worker);
+    if (rank)
+      lose(seats_[*rank],
+           fmt::format("shows no sign of life ({})", std::string(base::printable(silent->why))), monitor);
+  }
   if (std::holds_alternative<job::FailedMessage>(*message)) seat.reported_failure = true;
   const auto* signaled = std::get_if<job::SignaledMessage>(&*message);
   if (signaled != nullptr && signaled->signal > 0 && signaled->signal < NSIG) {
@@ -489,7 +512,10 @@ void Leader::lose(Seat& seat, const std::string& why, RunMonitor& monitor) {
   if (seat.ended || seat.gone) return;
   if (seat.joins) return lose_joining(seat, why, monitor);
   const std::string what = fmt::format("{} {}", seat.member.name, why);
-  if (stopped_at_ || signal_ != 0 || survival_ == nullptr || !seat.member.server)
+  const bool goes_on = !stopped_at_ && signal_ == 0;
+  if (goes_on && replacement_ != nullptr && !seat.member.server && !seat.has_finished)
+    return lose_worker(seat, what, monitor);
+  if (!goes_on || survival_ == nullptr || !seat.member.server)
     return monitor.fail(Cause::kKilled, absl::AbortedError(what));
   const absl::StatusOr<std::string> next = survival_->go_on_without(rank_of(seat), what);
   if (!next.ok()) {
@@ -506,6 +532,36 @@ void Leader::lose_joining(Seat& seat, const std::string& why, RunMonitor& monito
   static_cast<void>(survival_->go_on_without(rank_of(seat), what));
   let_go(seat);
   monitor.note_lost(RunEvent::Kind::kNoJoin, what);
+}
+
+/// The others wait where their consistency model lets them go no further.
+void Leader::lose_worker(Seat& seat, const std::string& what, RunMonitor& monitor) {
+  const absl::StatusOr<std::string> next = replacement_->await(rank_of(seat), what);
+  if (!next.ok()) {
+    return monitor.fail(Cause::kKilled, absl::AbortedError(fmt::format(
+                                            "{}; {}", what, std::string(next.status().message()))));
+  }
+  seat.lost_as = what;
+  let_go(seat);
+  monitor.warn(fmt::format("{}: {}", what, *next));
+}
+
+void Leader::take_place(std::uint32_t rank, Member member) {
+  Seat& seat = seats_[rank];
+  // The one before it may be stopped, and has still to hear that it is to end.
+  if (seat.channel.is_open()) former_.push_back(std::move(seat.channel));
+  seat = Seat{.member = std::move(member), .is_new = true};
+}
+
+void Leader::hear_worker(Seat& seat, const job::ChildMessage& message) {
+  if (std::holds_alternative<job::FinishedMessage>(message)) {
+    seat.has_finished = true;
+    seat.is_new = false;
+  }
+  const auto* const iteration = std::get_if<job::IterationMessage>(&message);
+  if (iteration == nullptr) return;
+  seat.is_new = false;
+  replacement_->note_iteration(rank_of(seat), iteration->report.iteration);
 }
 
 std::uint32_t Leader::rank_of(const Seat& seat) const {
@@ -588,11 +644,20 @@ void Leader::check_time(RunMonitor& monitor) {
     abandoned_ = now >= *stopped_at_ + kStopPatience && !all_over(false);
     return;
   }
+  if (const auto overdue = replacement_ != nullptr ? replacement_->overdue() : std::nullopt) {
+    const std::string& what = seats_[overdue->first].lost_as;
+    return monitor.fail(Cause::kKilled, absl::AbortedError(fmt::format("{}; {}", what, overdue->second)));
+  }
   for (Seat& seat : seats_) {
-    if (!seat.came && !seat.joins && now >= start_ + kArrival) {
-      monitor.fail(Cause::kOwnError, absl::DeadlineExceededError(fmt::format(
-                                         "{} has not come within {} s: may it open TCP connections to {}?",
-                                         seat.member.name, kArrival.count(), address_)));
+    if (!seat.came && !seat.joins && !seat.gone && now >= seat.since + kArrival) {
+      const std::string why = fmt::format("has not come within {} s: may it open TCP connections to {}?",
+                                          kArrival.count(), address_);
+      if (seat.is_new) {
+        lose(seat, why, monitor);
+      } else {
+        monitor.fail(Cause::kOwnError,
+                     absl::DeadlineExceededError(fmt::format("{} {}", seat.member.name, why)));
+      }
     } else if (workers_left_at_ && now >= *workers_left_at_ + RunMonitor::kServersPatience && !seat.ended &&
                !seat.gone) {
       if (is_left_over(seat)) {
@@ -621,7 +686,8 @@ void Leader::stop_all() {
 
 bool Leader::all_over(bool workers_only) const {
   return std::all_of(seats_.begin(), seats_.end(), [&](const Seat& seat) {
-    return seat.ended || seat.gone || (workers_only && seat.member.server);
+    const bool is_awaited = !seat.lost_as.empty() && !stopped_at_;
+    return ((seat.ended || seat.gone) && !is_awaited) || (workers_only && seat.member.server);
   });
 }
 

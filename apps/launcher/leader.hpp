@@ -99,6 +99,53 @@ class Leader {
     Survival& operator=(const Survival&) = default;
   };
 
+  /// How other processes take the places of workers that have died. Belongs to the leader's thread.
+  class Replacement {
+   public:
+    /// A process's workers.
+    struct Workers {
+      std::uint32_t process = 0;  ///< which of the workers' processes it is
+      std::uint32_t first = 0;
+      std::uint32_t count = 1;
+    };
+    /// Whom it tells what it has heard of members. By their ranks, among all.
+    class Host {
+     public:
+      virtual ~Host() = default;
+      /// It is gone, or seems to be. `why`: "is gone: …".
+      virtual void lose(std::uint32_t rank, const std::string& why) = 0;
+      /// Another process takes the place of one that was waited for. `what`: which, for people.
+      virtual void replace(std::uint32_t rank, Member member, const Workers& workers,
+                           const std::string& what) = 0;
+
+     protected:
+      Host() = default;
+      Host(const Host&) = default;
+      Host& operator=(const Host&) = default;
+    };
+
+    virtual ~Replacement() = default;
+    /// What to wait for before the next tell().
+    virtual void add_descriptors(std::vector<pollfd>& wanted) const = 0;
+    /// Tells what was heard since the last call. The host may call the other functions meanwhile.
+    virtual void tell(Host& host) = 0;
+    /// From now on the run waits for another process in its place. Returns what to do, for people; an error:
+    /// it does not wait.
+    virtual absl::StatusOr<std::string> await(std::uint32_t rank, const std::string& why) = 0;
+    /// The process of that rank has finished an iteration.
+    virtual void note_iteration(std::uint32_t rank, std::int64_t iteration) = 0;
+    /// Of the process that a server has found silent, because it misses that worker; nullopt: of none that is
+    /// there now.
+    [[nodiscard]] virtual std::optional<std::uint32_t> rank_of_silent(std::uint32_t worker) const = 0;
+    /// Whose place was kept for too long, and what that means, for people; nullopt: nobody's.
+    [[nodiscard]] virtual std::optional<std::pair<std::uint32_t, std::string>> overdue() const = 0;
+
+   protected:
+    Replacement() = default;
+    Replacement(const Replacement&) = default;
+    Replacement& operator=(const Replacement&) = default;
+  };
+
   /// Listens on any free port: of the loopback interface, or of all interfaces. `members` are in the order of
   /// their ranks.
   /// `tls`: what members and leader tell each other is encrypted. The same for all of them.
@@ -107,6 +154,8 @@ class Leader {
                                                         bool tls = false);
   /// Members may die from now on. It must outlive the leader.
   void survive_by(Survival& survival) { survival_ = &survival; }
+  /// The same of workers.
+  void replace_by(Replacement& replacement) { replacement_ = &replacement; }
   ~Leader();  ///< lets the members go
   Leader(const Leader&) = delete;
   Leader& operator=(const Leader&) = delete;
@@ -139,6 +188,11 @@ class Leader {
     bool ended = false;  ///< and has reported its end
     bool gone = false;   ///< has closed its connection, or the run goes on without it
     bool reported_failure = false;
+    // Of a worker's process:
+    bool has_finished = false;
+    bool is_new = false;  ///< it takes another one's place, and has not finished an iteration yet
+    std::string lost_as;  ///< how it was lost, as long as the run waits for another one
+    Clock::time_point since = Clock::now();  ///< when it was expected to come first
   };
   /// A connection that has not proved yet which process it belongs to.
   struct Stranger {
@@ -172,6 +226,9 @@ class Leader {
   void on_line_of_joining(Seat& seat, std::string_view line, RunMonitor& monitor);
   void lose(Seat& seat, const std::string& why, RunMonitor& monitor);
   void lose_joining(Seat& seat, const std::string& why, RunMonitor& monitor);
+  void lose_worker(Seat& seat, const std::string& what, RunMonitor& monitor);
+  void take_place(std::uint32_t rank, Member member);
+  void hear_worker(Seat& seat, const job::ChildMessage& message);
   void welcome(std::uint32_t rank, Member member);
   void let_leave_who_want_to(RunMonitor& monitor);
   void let_go(Seat& seat);
@@ -187,11 +244,11 @@ class Leader {
   const std::string address_;
   const std::shared_ptr<const transport::Secret> secret_;
   const std::unique_ptr<const transport::tcp::TlsContext> tls_;  ///< nullptr: nothing is encrypted
-  Survival* survival_ = nullptr;                                 ///< nullptr: it needs all members
+  Survival* survival_ = nullptr;                                 ///< nullptr: it needs all servers
+  Replacement* replacement_ = nullptr;                           ///< nullptr: it needs all workers
   std::deque<Seat> seats_;
   std::vector<LineChannel> former_;  ///< connections of those whose seats others have
   std::deque<Stranger> strangers_;
-  const Clock::time_point start_ = Clock::now();
   std::optional<Clock::time_point> stopped_at_;
   std::optional<Clock::time_point> workers_left_at_;
   bool abandoned_ = false;

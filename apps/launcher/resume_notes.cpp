@@ -195,21 +195,6 @@ absl::Status decide_resume(JobOptions& job, Application& application, const Appl
   return absl::OkStatus();
 }
 
-absl::Status check_resume_in_cluster(const JobOptions& job, Application& application,
-                                     const ApplicationOptions& options) {
-  const CheckpointSettings& checkpoints = job.checkpoints;
-  if (checkpoints.resume) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--resume: processes that mpirun or srun has started could each find another checkpoint: expected "
-        "--resume-from with that of {} which all are to go on from",
-        checkpoints.folder));
-  }
-  if (checkpoints.resume_from.empty()) return absl::OkStatus();
-  const absl::StatusOr<CheckpointSummary> found = read_checkpoint(checkpoints.resume_from);
-  if (!found.ok()) return found.status();
-  return check_resume(*found, application, options, job);
-}
-
 absl::Status follow_resume(const JobOptions& job, Application& application) {
   if (job.checkpoints.resume_from.empty()) return absl::OkStatus();
   const absl::StatusOr<CheckpointSummary> found = read_checkpoint(job.checkpoints.resume_from);

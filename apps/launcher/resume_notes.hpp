@@ -33,9 +33,6 @@ absl::Status check_resume(const CheckpointSummary& checkpoint, Application& appl
 /// check_resume(); DATA_LOSS: there are checkpoints, and all are damaged.
 absl::Status decide_resume(JobOptions& job, Application& application, const ApplicationOptions& options,
                            bool quiet);
-/// The same for processes that find each other: the checkpoint must be named.
-absl::Status check_resume_in_cluster(const JobOptions& job, Application& application,
-                                     const ApplicationOptions& options);
 /// For a process of a job of which another one has checked that: only tells the application what it goes on
 /// from, if it does.
 absl::Status follow_resume(const JobOptions& job, Application& application);

@@ -88,6 +88,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, Outlet& ou
     } else {
       const absl::StatusOr<std::vector<std::string>> met = role.addresses->addresses(own, stop);
       if (!met.ok()) return met.status();
+      role.on_met();
       if (role.told != nullptr) role.told->begin(*met);
       if (stored != nullptr) stored->propose(first_configuration(job, *met));
     }
@@ -191,7 +192,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   absl::StatusOr<std::vector<std::string>> addresses =
       role.addresses == nullptr ? server_addresses(job) : role.addresses->addresses("", stop_at_once);
   if (!addresses.ok()) return addresses.status();
-  if (role.told != nullptr) role.told->begin(*addresses);
+  if (role.told != nullptr && !role.joins) role.told->begin(*addresses);
   addresses->resize(job.servers);  // the others follow these
   // All threads of a process belong to one node.
   const std::uint32_t node = role.own_server.value_or(role.rank % job.servers);

@@ -29,10 +29,12 @@ struct Role {
   std::optional<std::uint32_t> own_server = std::nullopt;
   /// Where processes exchange the servers' addresses; nullptr: `job` has them.
   job::AddressExchange* addresses = nullptr;
+  /// Of a server: is called when all have done so.
+  std::function<void()> on_met = [] {};
   /// Where the job's workers agree after which iteration they save and end when they are asked to stop: the
   /// process has then all the time that this takes. nullptr: it ends at once.
   std::atomic<std::uint64_t>* stop_word = nullptr;
-  bool joins = false;             ///< a server's copy joins a job that runs
+  bool joins = false;  ///< it comes while the job runs: a server's copy, or in a dead worker's place
   bool replaces_workers = false;  ///< ServerOptions::replaces_workers
   std::uint32_t incarnation = 0;  ///< SessionOptions::incarnation of all workers of a process
   /// See cluster::ConfigurationSource; nullptr: servers have no copies.

@@ -30,6 +30,9 @@ class RunMonitor {
   using Cause = job::Cause;
   /// How long servers have to end after the last worker has left.
   static constexpr auto kServersPatience = std::chrono::seconds(10);
+  /// So many processes in a row may die in a worker's place before they have finished another iteration: more
+  /// do not die there by chance.
+  static constexpr std::uint32_t kMostDeathsOfWorker = 3;
 
   /// `metrics` and `port` may be nullptr.
   RunMonitor(RunRecord& record, Display& display, MetricsFile* metrics, MonitoringPort* port = nullptr)

@@ -103,10 +103,6 @@ std::shared_ptr<cluster::ConfigurationSource> ToldConfiguration::source() {
   return std::make_shared<Source>(*this);
 }
 
-void ToldConfiguration::arrive(std::uint32_t pid, const std::string& host) {
-  news_.say(cluster::encode(cluster::Arrival{.pid = pid, .host = host}));
-}
-
 void ToldConfiguration::listens_at(const std::string& address) {
   const std::lock_guard lock(mutex_);
   own_address_ = address;

@@ -34,8 +34,6 @@ class ToldConfiguration {
   std::shared_ptr<cluster::ConfigurationSource> source();
 
   // Of a process that comes while the job runs, in the place of one that has died: begin() is not for it.
-  /// This process has come, from that host.
-  void arrive(std::uint32_t pid, const std::string& host);
   /// Where it listens: it wants to become a copy of the server that its rank has.
   void join();
 

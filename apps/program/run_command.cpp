@@ -160,6 +160,7 @@ void add_application(CLI::App& command, Application& application, const CarryOut
   add_size_options(*app, options->job);
   add_thread_option(*app, options->job);
   add_silence_option(*app, options->job);
+  add_patience_option(*app, options->job);
   add_transport_options(*app, options->job.transport, kProcessOptions);
   add_peer_options(*app, options->peers);
   app->add_flag("--baseline", options->baseline,

@@ -81,6 +81,7 @@ std::vector<simulation::Model> recorded_models() {
   std::erase(models, simulation::Model::kChurn);
   std::erase(models, simulation::Model::kCheckpoints);
   std::erase(models, simulation::Model::kReplacement);
+  std::erase(models, simulation::Model::kRemoteReplacement);
   std::erase(models, simulation::Model::kMending);
   return models;
 }

@@ -206,6 +206,15 @@ TEST(ReplacementTest, AnIncarnationBeforeIsRefused) {
   EXPECT_THAT(message_of(refused.status()), HasSubstr("another process has taken the place of worker 1"));
 }
 
+/// Whoever starts workers hears of it, too, and decides whether that is the end.
+TEST(ReplacementTest, OneThatGivesUpIsAsOneThatHasDied) {
+  ServerThreads servers(with_replacements());
+  const auto gives_up = session_of(servers, 1);
+  EXPECT_TRUE(gives_up->give_up(absl::UnavailableError("it cannot go on")).ok());
+  EXPECT_THAT(rows_after(servers, Bsp{}), ElementsAre(22, 22));
+  expect_good_end(servers);
+}
+
 TEST(ReplacementTest, IsRefusedInAJobThatWaitsForNobody) {
   ClusterOptions in_vain = with_replacements();
   in_vain.replaces_workers = false;

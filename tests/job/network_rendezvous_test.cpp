@@ -496,6 +496,7 @@ TEST_F(LateRendezvousTest, OneOfTheSameRankHearsWhatTheOthersHaveTold) {
   ASSERT_TRUE(fence(**late).ok());
   deciding.join();
   EXPECT_TRUE((*late)->is_late());
+  EXPECT_EQ((*late)->incarnation(), 1U);
   EXPECT_EQ((*late)->get(2, "place").value(), "of 2");
   EXPECT_TRUE(fence(**late).ok()) << "it meets nobody, again and again";
   Heard at_late;
@@ -516,7 +517,28 @@ TEST_F(LateRendezvousTest, OneOfTheSameRankHearsWhatTheOthersHaveTold) {
     ASSERT_TRUE(later.ok()) << later.status();
     EXPECT_TRUE(fence(**later).ok());
     EXPECT_TRUE((*later)->is_late());
+    EXPECT_EQ((*later)->incarnation(), static_cast<std::uint32_t>(2 + i));
   }
+  EXPECT_EQ(third_->incarnation(), 0U);
+  EXPECT_EQ(ends(), 0) << reason();
+}
+
+/// Others that are outlived are still at work, and may die.
+TEST_F(LateRendezvousTest, OneThatIsOutlivedAndHasDoneItsPartIsNotMissed) {
+  begin(/*rank_1_dies=*/true);
+  host_->news()->outlive({2});
+  third_.reset();
+  second_->kill();
+  EXPECT_EQ(at_host_.wait_for(1).back(), "1 is gone");
+  host_->news()->dismiss(1, "another one is to come");
+  const auto late = join(1, 3);
+  ASSERT_TRUE(late.ok()) << late.status();
+  const absl::Status met = fence(**late);
+  EXPECT_TRUE(met.ok()) << met;
+  EXPECT_EQ((*late)->get(2, "place").value(), "of 2");
+  const auto another = join(2, 3);
+  ASSERT_TRUE(another.ok()) << another.status();
+  EXPECT_THAT(std::string(fence(**another).message()), HasSubstr("rank 2 has left the job"));
   EXPECT_EQ(ends(), 0) << reason();
 }
 

@@ -49,6 +49,8 @@ class HostsNetwork {
   void cut() { is_cut_ = true; }
   /// From now on no packet comes from this host, or gets there.
   void cut(std::size_t host) { cut_host_ = host; }
+  /// From now on they do again.
+  void mend() { cut_host_ = SIZE_MAX; }
 
  private:
   struct Host {

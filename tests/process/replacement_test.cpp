@@ -28,26 +28,9 @@ using ::testing::Not;
 
 constexpr std::size_t kWorkers = 2;
 
-/// Those without a state of their own in workers, some seconds long.
-std::vector<SmallTraining> stateless_trainings() {
-  return {
-      {"kge",
-       {"--dimension", "4", "--iterations", "30", "--allocation", "static", "--clocks-per-iteration", "16"},
-       {".entities.tsv", ".relations.tsv"}},
-      {"word2vec",
-       {"--dimension", "4", "--iterations", "60", "--min-count", "1", "--top-words", "0", "--allocation",
-        "static", "--clocks-per-iteration", "4"},
-       {""}},
-      {"ctr", {"--rank", "2", "--passes", "8", "--batch", "20"}, {""}}};
-}
-
 class ReplacementTest : public ::testing::TestWithParam<SmallTraining> {
  protected:
-  ReplacementTest() {
-    SmallTraining data = GetParam();
-    if (data.application == "word2vec") data.application = "lda";
-    write_data(data, folder_.path("data"));
-  }
+  ReplacementTest() { write_data(GetParam(), folder_.path("data")); }
 
   [[nodiscard]] std::unique_ptr<Program> start(const std::vector<std::string>& more,
                                                const std::string& output = "model") const {

@@ -35,6 +35,18 @@ std::vector<SmallTraining> trainings_of_all_applications() {
   return all;
 }
 
+std::vector<SmallTraining> stateless_trainings() {
+  return {
+      {"kge",
+       {"--dimension", "4", "--iterations", "30", "--allocation", "static", "--clocks-per-iteration", "16"},
+       {".entities.tsv", ".relations.tsv"}},
+      {"word2vec",
+       {"--dimension", "4", "--iterations", "60", "--min-count", "1", "--top-words", "0", "--allocation",
+        "static", "--clocks-per-iteration", "4"},
+       {""}},
+      {"ctr", {"--rank", "2", "--passes", "8", "--batch", "20"}, {""}}};
+}
+
 void write_data(const SmallTraining& training, const std::string& path) {
   const std::string& application = training.application;
   std::string text;

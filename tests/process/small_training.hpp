@@ -29,6 +29,8 @@ std::ostream& operator<<(std::ostream& out, const SmallTraining& training);
 std::vector<SmallTraining> small_trainings();
 /// Beside these, those of the other applications.
 std::vector<SmallTraining> trainings_of_all_applications();
+/// Others, some seconds long, whose workers have no state of their own. The last one draws no random numbers.
+std::vector<SmallTraining> stateless_trainings();
 /// Some examples for it, in a file or folder of this name.
 void write_data(const SmallTraining& training, const std::string& path);
 

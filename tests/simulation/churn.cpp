@@ -210,9 +210,9 @@ class ChurnWorkload {
     }
   }
 
-  /// Who is killed may go on for a while: what it sees is not wrong, and nobody knows it.
+  /// Whose place another one takes may go on for a while: what it sees is not wrong, and nobody knows it.
   absl::Status complain(std::string what) {
-    if (world_.identity(session_.rank()).number != number_) return absl::UnavailableError("it is dead");
+    if (!world_.has_place(number_)) return absl::UnavailableError("it is dead");
     return world_.note(Complaint{std::move(what)});
   }
 

@@ -32,7 +32,7 @@ class Configurations::Source final : public cluster::ConfigurationSource {
   }
   void expect_change() override {}
   void suspect(const std::string& address, const std::string& /*why*/) override {
-    if (all_.on_suspicion_) all_.on_suspicion_(address);
+    if (all_.on_suspicion_ && !is_cut_off()) all_.on_suspicion_(address);
   }
   void has_joined(const std::string& address) override { all_.has_joined(address); }
 

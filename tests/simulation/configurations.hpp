@@ -46,7 +46,8 @@ class Configurations {
   /// How many have joined.
   [[nodiscard]] std::uint64_t joins() const { return joins_; }
 
-  /// For one process, which hears nothing as long as `is_cut_off`, if there is one. Both must outlive it.
+  /// For one process, which hears nothing and is not heard as long as `is_cut_off`, if there is one. Both
+  /// must outlive it.
   std::unique_ptr<cluster::ConfigurationSource> source(const bool* is_cut_off = nullptr);
 
  private:

@@ -69,7 +69,8 @@ struct WorkerNode {
   TimePoint connected_at;
   bool joined = false;  ///< has opened its tables
   bool was_stopped = false;
-  bool leaves = false;  ///< it has done its work
+  bool leaves = false;     ///< it has done its work
+  bool is_silent = false;  ///< stopped for longer than anybody waits
   std::uint32_t incarnation = 0;
   World::Identity identity;
   bool ended = false;
@@ -124,7 +125,10 @@ class Job final : public World {
   absl::Status note(Event event) override {
     if (power_has_failed_) return absl::UnavailableError("there is no power");
     if (is_of_the_dead(event)) return absl::UnavailableError("it is dead");
-    if (const auto* replacement = std::get_if<Replacement>(&event)) have_come_.insert(replacement->worker);
+    if (const auto* replacement = std::get_if<Replacement>(&event)) {
+      have_come_.insert(replacement->worker);
+      dead_.insert(replacement->former);  // it may have been alive until now
+    }
     const std::optional<std::string> wrong = history_.hear(event, scheduler_.now());
     if (!wrong) return absl::OkStatus();
     fail(*wrong);
@@ -137,10 +141,14 @@ class Job final : public World {
     }
     scheduler_.compute(time);
   }
-  [[nodiscard]] Identity identity(std::uint32_t rank) const override { return workers_[rank].identity; }
+  [[nodiscard]] Identity identity(std::uint32_t /*rank*/) const override {
+    return identities_.at(scheduler_.running());  // the rank may be another one's by now
+  }
+  [[nodiscard]] bool has_place(std::uint32_t number) const override { return !is_dismissed_.at(number); }
   void joined(std::uint32_t rank) override { workers_[rank].joined = true; }
   [[nodiscard]] std::optional<std::uint64_t> reads(std::uint32_t rank) const override {
-    if (scenario_.network.mapped || scenario_.copies > 1 || links_cut_ > 0) return std::nullopt;
+    if (scenario_.network.mapped || scenario_.copies > 1 || links_cut_ > 0 || has_replaced_who_goes_on_)
+      return std::nullopt;
     return workers_[rank].transport->reads();
   }
   [[nodiscard]] bool knows_functions() const override { return true; }
@@ -186,7 +194,10 @@ class Job final : public World {
   void drive_with_lane_tasks(ServerNode& node);
   void run_lane(ServerNode& node, std::uint32_t rank, std::uint32_t lane);
   void run_worker(std::uint32_t rank);
-  void kill_to_be_replaced(std::uint32_t rank);
+  void strike_worker(const Strike& strike);
+  void replace_worker(std::uint32_t rank, Fate fate);
+  void hear_of_silence(std::uint32_t rank);
+  void end_former(std::uint32_t number);
   /// A worker that was killed goes on for a while, and nothing that it does has happened.
   [[nodiscard]] bool is_of_the_dead(const Event& event) const {
     return std::visit(
@@ -270,6 +281,10 @@ class Job final : public World {
   std::uint64_t links_cut_ = 0;
   std::uint64_t left_behind_ = 0;
   bool has_computed_long_ = false;
+  std::map<TaskId, Identity> identities_;                ///< of workers' processes
+  std::map<std::uint32_t, bool> is_dismissed_;           ///< workers, by their numbers in the history
+  std::map<std::uint32_t, SimulatedTransport*> former_;  ///< of workers that go on though they are replaced
+  bool has_replaced_who_goes_on_ = false;
   std::set<std::uint32_t> have_come_;  ///< of those that take others' places
   std::set<std::uint32_t> dead_;       ///< whose places others have taken, by their numbers in the history
   std::uint64_t checked_ = 0;          ///< by workloads themselves
@@ -327,6 +342,10 @@ void Job::run_server(ServerNode& node) {
   node.status = server.status();
   if (server.ok()) {
     node.server = server->get();
+    if (scenario_.spares > 0) {
+      node.server->set_suspect(
+          [this](std::uint32_t worker, const absl::Status& /*why*/) { hear_of_silence(worker); });
+    }
     if (node.joins) configurations_.join({.server = rank, .copy = copy}, address_of(rank, copy));
     if (node.lanes.empty()) {
       node.status = server::drive(**server, *transport, node.is_stopped);
@@ -413,6 +432,7 @@ void Job::run_worker(std::uint32_t rank) {
   WorkerNode& node = workers_[rank];
   const std::uint32_t incarnation = node.incarnation;
   const std::uint32_t number = node.identity.number;
+  identities_[scheduler_.running()] = node.identity;
   if (power_has_failed_) {
     node.ended = true;
     return;
@@ -434,7 +454,7 @@ void Job::run_worker(std::uint32_t rank) {
                          .timeout_ms = kTimeoutMs,
                          .clock_timeout_ms = kTimeoutMs,
                          .transport = transport,
-                         .configuration = configuration_source(),
+                         .configuration = configuration_source(&is_dismissed_[number]),
                          .inbox_bytes = scenario_.inbox_bytes,
                          .push_ring_bytes = scenario_.push_ring_bytes,
                          .gather_row_bytes = gather_row_bytes,
@@ -452,8 +472,10 @@ void Job::run_worker(std::uint32_t rank) {
     node.connected_at = scheduler_.now();
     status = run_workload(*this, scenario_, **session);
     node.leaves |= status.ok() && !is_dead();
+    // It hears that it has no place any more before it can say goodbye.
+    if (status.ok() && is_dead() && former_.contains(number)) network_.kill(*transport);
     if (!status.ok()) static_cast<void>((*session)->give_up(status));
-    static_cast<void>(note(WorkerLeaves{number}));
+    if (!is_dead()) static_cast<void>(note(WorkerLeaves{number}));
     const SessionStatistics statistics = (*session)->statistics();
     rows_localized_ += statistics.rows_localized;
     rows_moved_by_intent_ += statistics.rows_moved_by_intent;
@@ -471,6 +493,7 @@ void Job::run_worker(std::uint32_t rank) {
       fail(fmt::format("worker {} waited in vain for the servers' goodbyes", rank));
   }
   trace([&] { return fmt::format("worker {} ends: {}", number, status.ToString()); });
+  former_.erase(number);
   if (is_dead()) return;
   node.status = status;
   node.transport = nullptr;
@@ -480,16 +503,59 @@ void Job::run_worker(std::uint32_t rank) {
 
 // ---- disasters
 
-/// As the launcher does.
-void Job::kill_to_be_replaced(std::uint32_t rank) {
-  WorkerNode& node = workers_[rank];
-  const bool is_there = node.transport != nullptr && !node.leaves;
+void Job::strike_worker(const Strike& strike) {
+  WorkerNode& node = workers_[strike.victim];
+  const bool is_there = node.transport != nullptr && !node.leaves && !node.is_silent;
   if (!is_there || replacements_ == scenario_.spares) return;
-  trace([&] { return fmt::format("worker {} is killed", node.identity.number); });
-  network_.kill(*std::exchange(node.transport, nullptr));
-  dead_.insert(node.identity.number);
+  const std::uint32_t number = node.identity.number;
+  if (strike.fate == Fate::kStops) {
+    trace([&] { return fmt::format("worker {} is stopped", number); });
+    const TimePoint until = scheduler_.now() + strike.length;
+    node.is_silent = true;
+    scheduler_.stop(node.task, until);
+    network_.stop(*node.transport, until);
+    scheduler_.sleep(until + milliseconds(1));
+    if (node.identity.number == number) node.is_silent = false;  // no server had known it yet
+    return end_former(number);
+  }
+  replace_worker(strike.victim, strike.fate);
+  if (strike.fate == Fate::kDies) return;
+  scheduler_.sleep(scheduler_.now() + strike.length);
+  end_former(number);
+}
+
+/// A server has found out. Nobody may take one for dead to which nothing has happened.
+void Job::hear_of_silence(std::uint32_t rank) {
+  if (!workers_[rank].is_silent && !workers_[rank].identity.former)
+    fail(fmt::format("worker {} is suspected, though nothing has happened to it", rank));
+  if (std::exchange(workers_[rank].is_silent, false)) replace_worker(rank, Fate::kStops);
+}
+
+/// It hears that it has no place any more, and ends without a word.
+void Job::end_former(std::uint32_t number) {
+  const auto found = former_.find(number);
+  if (found == former_.end()) return;
+  network_.kill(*found->second);
+  former_.erase(found);
+}
+
+/// As the launcher does, or who leads a job on several hosts.
+void Job::replace_worker(std::uint32_t rank, Fate fate) {
+  WorkerNode& node = workers_[rank];
+  const std::uint32_t number = node.identity.number;
+  trace([&] { return fmt::format("worker {} is {}", number, fate == Fate::kDies ? "killed" : "lost"); });
+  SimulatedTransport* const transport = std::exchange(node.transport, nullptr);
+  is_dismissed_[number] = true;
   // One that has died before it was where the one before it had been does not count.
-  const bool was_there = !node.identity.former || have_come_.contains(node.identity.number);
+  const bool was_there = !node.identity.former || have_come_.contains(number);
+  if (fate == Fate::kDies) {
+    network_.kill(*transport);
+  } else {
+    former_[number] = transport;
+    ++left_behind_;
+    has_replaced_who_goes_on_ = true;
+  }
+  if (fate == Fate::kDies || !was_there) dead_.insert(number);
   node.identity = {.number = scenario_.workers + replacements_++,
                    .former = was_there ? node.identity.number : *node.identity.former};
   ++node.incarnation;
@@ -743,7 +809,7 @@ void Job::break_a_link(const Strike& strike) {
 
 void Job::kill(const Strike& strike) {
   if (strike.breaks_a_link()) return break_a_link(strike);
-  if (strike.what == Disaster::kWorkerIsReplaced) return kill_to_be_replaced(strike.victim);
+  if (strike.what == Disaster::kWorkerIsReplaced) return strike_worker(strike);
   if (scenario_.copies > 1) return kill_a_copy(strike);
   SimulatedTransport* const node =
       strike.is_of_a_server() ? servers_[strike.victim].transport : workers_[strike.victim].transport;

@@ -37,13 +37,19 @@ enum class Model : std::uint8_t {
   kMending,      ///< connections break, and are made again
   kHosts,        ///< as kFailover, but who is left out of a configuration may go on, on a host out of reach
   kRejoin,       ///< as kHosts, and others come in their places
+  kRemoteReplacement,  ///< as kReplacement, but the one before may go on, on a host out of reach
 };
-inline constexpr std::array kModels = {
-    Model::kBsp,        Model::kSsp,     Model::kEssp,        Model::kBoundedDelay, Model::kAsp,
-    Model::kSequential, Model::kVap,     Model::kABsp,        Model::kMoving,       Model::kIntent,
-    Model::kDeath,      Model::kTrouble, Model::kChurn,       Model::kRows,         Model::kCheckpoints,
-    Model::kFailover,   Model::kRepair,  Model::kReplacement, Model::kMending,      Model::kHosts,
-    Model::kRejoin};
+inline constexpr std::array kModels = {Model::kBsp,         Model::kSsp,
+                                       Model::kEssp,        Model::kBoundedDelay,
+                                       Model::kAsp,         Model::kSequential,
+                                       Model::kVap,         Model::kABsp,
+                                       Model::kMoving,      Model::kIntent,
+                                       Model::kDeath,       Model::kTrouble,
+                                       Model::kChurn,       Model::kRows,
+                                       Model::kCheckpoints, Model::kFailover,
+                                       Model::kRepair,      Model::kReplacement,
+                                       Model::kMending,     Model::kHosts,
+                                       Model::kRejoin,      Model::kRemoteReplacement};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);

@@ -64,6 +64,8 @@ std::string_view to_string(Model model) {
       return "hosts";
     case Model::kRejoin:
       return "rejoin";
+    case Model::kRemoteReplacement:
+      return "remote-replacement";
     case Model::kVap:
       break;
   }
@@ -115,6 +117,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kMending:
     case Model::kHosts:
     case Model::kRejoin:
+    case Model::kRemoteReplacement:
     case Model::kVap:
       break;
   }
@@ -556,13 +559,11 @@ Scenario make_rejoin(std::uint64_t seed) {
   return scenario;
 }
 
-/// A scenario of another model, or of failover or repair, in which workers die at random moments, some again
-/// and again, and other processes take their places.
-Scenario make_replacement(std::uint64_t seed) {
-  constexpr std::array kOf = {Model::kBsp,          Model::kBsp,   Model::kSsp, Model::kEssp,
-                              Model::kBoundedDelay, Model::kAsp,   Model::kVap, Model::kSequential,
-                              Model::kFailover,     Model::kRepair};
-  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kReplacement));
+/// A scenario of another model in which workers die at random moments, some again and again, and other
+/// processes take their places: with servers that die meanwhile, as in these models, or without.
+Scenario let_workers_die(std::uint64_t seed, std::mt19937_64& random, Model with_copies, Model with_others) {
+  const std::array kOf = {Model::kBsp, Model::kBsp, Model::kSsp,        Model::kEssp, Model::kBoundedDelay,
+                          Model::kAsp, Model::kVap, Model::kSequential, with_copies,  with_others};
   const Model drawn = kOf[below(random, kOf.size())];
   const Model of = seed % 8 == 7 ? Model::kChurn : drawn;  // the other seeds keep their meaning
   Scenario scenario = make_scenario(of, seed);
@@ -580,7 +581,7 @@ Scenario make_replacement(std::uint64_t seed) {
     return !strike.is_of_a_server() ||
            (strike.what != Disaster::kServerDies && strike.what != Disaster::kCopyDies);
   });
-  if (of != Model::kFailover && of != Model::kRepair) scenario.disasters.clear();
+  if (of != with_copies && of != with_others) scenario.disasters.clear();
   for (TableShape& table : scenario.tables) table.ordered = table.shared = false;  // numbers of all workers
   const std::uint64_t deaths = 1 + below(random, 3);
   scenario.spares = static_cast<std::uint32_t>(deaths);
@@ -591,6 +592,42 @@ Scenario make_replacement(std::uint64_t seed) {
                                   .victim = victim,
                                   .delay = microseconds(small(random, scenario.churn ? 100'000 : 6000)),
                                   .early = chance(random, 0.2)});
+  }
+  return scenario;
+}
+
+Scenario make_replacement(std::uint64_t seed) {
+  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kReplacement));
+  return let_workers_die(seed, random, Model::kFailover, Model::kRepair);
+}
+
+/// The same on several hosts: a worker may only seem to have died, and goes on beside the one in its place.
+Scenario make_remote_replacement(std::uint64_t seed) {
+  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kRemoteReplacement));
+  Scenario scenario = let_workers_die(seed, random, Model::kHosts, Model::kRejoin);
+  if (scenario.copies == 1)
+    scenario.network.connections_may_break = !scenario.network.mapped && chance(random, 0.8);
+  for (Strike& strike : scenario.disasters) {
+    if (strike.what != Disaster::kWorkerIsReplaced || chance(random, 0.2)) continue;
+    strike.fate = chance(random, 0.25) ? Fate::kStops : Fate::kGoesOn;
+    if (strike.fate == Fate::kStops) scenario.computes_long = false;  // both are longer than anybody waits
+    strike.length = strike.fate == Fate::kStops
+                        ? std::chrono::seconds(8)
+                        : microseconds(small(random, chance(random, 0.3) ? 200'000 : 5'000));
+    // Longer than anybody waits, unless that is right: until a process ends that shares memory; and a copy
+    // that takes a server's place does not know whether one that has not come to it is stopped or computes.
+    const bool may_be_long = strike.fate == Fate::kGoesOn ? scenario.network.connections_may_break
+                                                          : scenario.copies == 1 && !strike.early;
+    if (may_be_long && chance(random, 0.3)) strike.length = std::chrono::seconds(30);
+  }
+  // Nobody watches one that is stopped while its connection is broken.
+  const bool any_stops = std::ranges::any_of(
+      scenario.disasters, [](const Strike& strike) { return strike.fate == Fate::kStops; });
+  if (!scenario.network.connections_may_break || any_stops) return scenario;
+  for (std::uint64_t breaks = small(random, 4); breaks > 0; --breaks) {
+    scenario.disasters.push_back({.what = Disaster::kLinkBreaks,
+                                  .victim = static_cast<std::uint32_t>(below(random, scenario.workers)),
+                                  .delay = microseconds(small(random, 8'000))});
   }
   return scenario;
 }
@@ -647,6 +684,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   if (model == Model::kFailover) return make_failover(seed);
   if (model == Model::kHosts) return make_hosts(seed);
   if (model == Model::kRejoin) return make_rejoin(seed);
+  if (model == Model::kRemoteReplacement) return make_remote_replacement(seed);
   if (model == Model::kRepair) return make_repair(seed);
   if (model == Model::kCheckpoints) return make_checkpoints(seed);
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(model));
@@ -775,6 +813,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
 }
 
 std::string to_string(const Strike& strike) {
+  constexpr std::array kFates = {"dies", "is taken for dead", "is cut off", "is stopped, and taken for dead"};
   const auto of = [&](const char* format) { return fmt::format(fmt::runtime(format), strike.victim); };
   const auto text = [&]() -> std::string {
     switch (strike.what) {
@@ -782,8 +821,6 @@ std::string to_string(const Strike& strike) {
         return of("worker {} dies");
       case Disaster::kServerDies:
         if (strike.fate != Fate::kDies) {
-          constexpr std::array kFates = {"dies", "is taken for dead", "is cut off",
-                                         "is stopped, and taken for dead"};
           return fmt::format("copy {} of server {} {}", strike.copy, strike.victim,
                              kFates[static_cast<std::size_t>(strike.fate)]);
         }
@@ -808,7 +845,8 @@ std::string to_string(const Strike& strike) {
       case Disaster::kServerLacksMemory:
         return of("server {} has no memory");
       case Disaster::kWorkerIsReplaced:
-        return fmt::format("worker {} dies after {} us{}, and is replaced", strike.victim,
+        return fmt::format("worker {} {} after {} us{}, and is replaced", strike.victim,
+                           kFates[static_cast<std::size_t>(strike.fate)],
                            std::chrono::duration_cast<microseconds>(strike.delay).count(),
                            strike.early ? " of the job" : "");
       case Disaster::kStranger:

@@ -35,11 +35,12 @@ enum class Disaster : std::uint8_t {
   kWorkerIsReplaced,  ///< it dies, and another process takes its place
   kServerLinkBreaks,  ///< where it can be mended
 };
-/// What becomes of a copy of a server after kServerDies, where who is left out of a configuration may go on.
+/// What becomes of a copy of a server after kServerDies, where who is left out of a configuration may go on;
+/// and of a worker that is replaced.
 enum class Fate : std::uint8_t {
   kDies,
-  kGoesOn,    ///< it is taken for dead, and hears that
-  kIsCutOff,  ///< it hears nothing, and goes on for Strike::length
+  kGoesOn,    ///< it is taken for dead, and hears that; a worker after Strike::length
+  kIsCutOff,  ///< it hears nothing, and goes on for Strike::length; of servers
   kStops,     ///< for Strike::length; its memory can be read
 };
 /// A disaster in a job.

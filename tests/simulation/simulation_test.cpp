@@ -131,6 +131,12 @@ TEST(ReplacementSimulationTest, OtherProcessesTakeThePlacesOfWorkers) {
   EXPECT_GT(counts.failovers, 5U);
 }
 
+TEST(RemoteReplacementSimulationTest, OtherProcessesComeBesideThoseWhoGoOn) {
+  const JobResult counts = counts_of(Model::kRemoteReplacement, 100);
+  EXPECT_GT(counts.replacements, 80U);
+  EXPECT_GT(counts.left_behind, 40U);
+}
+
 TEST(MendingSimulationTest, ConnectionsBreak) {
   EXPECT_GT(counts_of(Model::kMending, 100).links_cut, 150U);
 }

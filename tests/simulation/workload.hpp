@@ -22,13 +22,15 @@ class World {
   virtual absl::Status note(Event event) = 0;
   /// The calling worker computes for so long.
   virtual void compute(Duration time) = 0;
-  /// The process that is this worker now: its number in the history, and that of the one whose place it has
-  /// taken.
+  /// The process that calls this, which is that worker: its number in the history, and that of the one whose
+  /// place it has taken.
   struct Identity {
     std::uint32_t number = 0;
     std::optional<std::uint32_t> former = std::nullopt;
   };
   [[nodiscard]] virtual Identity identity(std::uint32_t rank) const { return {.number = rank}; }
+  /// No other process takes the place of the one with that number.
+  [[nodiscard]] virtual bool has_place(std::uint32_t /*number*/) const { return true; }
   /// The worker has opened its tables.
   virtual void joined(std::uint32_t /*rank*/) {}
   /// How many one-sided reads a worker has made; nullopt if they are not counted, perhaps from some moment

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/launcher/told_configuration.hpp"
+#include "cluster/word.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -74,10 +75,14 @@ class HostsSuccessionTest : public ::testing::Test {
     source_->poll(now());
     return source_->newest();
   }
+  /// The speaker's process has come late.
+  void arrive(std::uint32_t pid, const std::string& host) {
+    news_.say(cluster::encode(cluster::Arrival{.pid = pid, .host = host}));
+  }
   /// A process comes in the place of rank 1's, and wants to be a copy.
   void let_another_come(const std::string& address) {
     news_.speaker = 1;
-    told_.arrive(4711, "node2");
+    arrive(4711, "node2");
     told_.listens_at(address);
     told_.join();
     succession_->tell(leader_);
@@ -185,7 +190,7 @@ TEST_F(HostsSuccessionTest, AnotherProcessOfTheRankJoinsAndCanTakeItsPlace) {
   const std::shared_ptr<cluster::ConfigurationSource> its_own = told_.source();
   news_.listener.on_gone(3, "it is gone");
   news_.speaker = 3;
-  told_.arrive(4712, "node3");
+  arrive(4712, "node3");
   its_own->has_joined("place 4");
   succession_->tell(leader_);
   EXPECT_THAT(leader_.joined, IsEmpty()) << "that is another one's address";
@@ -207,7 +212,7 @@ TEST_F(HostsSuccessionTest, OneThatIsGoneBeforeItHasJoinedIsNotMissed) {
   meet();
   news_.listener.on_gone(1, "it is gone");
   news_.speaker = 1;
-  told_.arrive(4711, "node2");
+  arrive(4711, "node2");
   news_.listener.on_gone(1, "it is gone");
   succession_->tell(leader_);
   EXPECT_TRUE(leader_.next.ok()) << leader_.next.status();
@@ -282,11 +287,25 @@ TEST_F(HostsSuccessionTest, WhoHasNotComeLateCannotJoin) {
   told_.listens_at("place 4");
   told_.join();
   news_.speaker = 5;
-  told_.arrive(1, "a worker's");
+  arrive(1, "a worker's");
   told_.listens_at("place 5");
   told_.join();
   succession_->tell(leader_);
   EXPECT_EQ(newest().number, 1U);
+  EXPECT_THAT(leader_.welcomed, IsEmpty());
+}
+
+/// It has heard of none.
+TEST_F(HostsSuccessionTest, AWorkerThatComesLateHearsOfTheNewestConfiguration) {
+  meet();
+  ASSERT_TRUE(succession_->go_on_without(3, "").ok());
+  std::vector<std::string> told;
+  news_.listener.on_news = [&](std::string_view news) { told.emplace_back(news); };
+  news_.speaker = 5;
+  arrive(4711, "node2");
+  succession_->tell(leader_);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(*cluster::decode_configuration(told.front()), newest());
   EXPECT_THAT(leader_.welcomed, IsEmpty());
 }
 

@@ -552,5 +552,143 @@ TEST_P(SurvivalTest, EndsWithAWorker) {
   EXPECT_THAT(std::string(monitor_.failure().message()), HasSubstr("worker 0 (rank 2) ended without a word"));
 }
 
+/// A leader in this thread for a server and a worker, which another process can replace.
+class ReplacementTest : public SurvivalTest {
+ protected:
+  class Places final : public Leader::Replacement {
+   public:
+    void add_descriptors(std::vector<pollfd>& /*wanted*/) const override {}
+    void tell(Host& host) override {
+      for (const auto& [rank, why] : std::exchange(losses, {})) host.lose(rank, why);
+      for (const std::uint32_t rank : std::exchange(newcomers, {}))
+        host.replace(rank, {.name = "worker 0 (rank 2, another)", .pid = 7}, {}, "another one comes");
+    }
+    absl::StatusOr<std::string> await(std::uint32_t rank, const std::string& why) override {
+      EXPECT_EQ(rank, 2U);
+      lost.push_back(why);
+      if (!keeps_places) return absl::FailedPreconditionError("nobody waits");
+      return "the run waits";
+    }
+    void note_iteration(std::uint32_t /*rank*/, std::int64_t iteration) override { newest = iteration; }
+    [[nodiscard]] std::optional<std::uint32_t> rank_of_silent(std::uint32_t worker) const override {
+      if (worker != 0) return std::nullopt;
+      return 2;
+    }
+    [[nodiscard]] std::optional<std::pair<std::uint32_t, std::string>> overdue() const override {
+      if (!is_overdue) return std::nullopt;
+      return std::pair(2U, "nobody has come");
+    }
+
+    std::vector<std::pair<std::uint32_t, std::string>> losses;
+    std::vector<std::uint32_t> newcomers;
+    std::vector<std::string> lost;
+    bool keeps_places = true;
+    bool is_overdue = false;
+    std::int64_t newest = 0;
+  };
+
+  ReplacementTest() { leader_->replace_by(places_); }
+  void lose_worker() {
+    const std::size_t before = places_.lost.size();
+    links_[2].reset();
+    step_until([&] { return places_.lost.size() > before; });
+  }
+  void let_another_come() {
+    places_.newcomers = {2};
+    links_[2] = come(2);
+  }
+  static job::IterationMessage iteration(std::int64_t number) {
+    job::IterationMessage message;
+    message.report = {.iteration = number, .items = 3, .seconds = 1, .sums = {{"count", 7}}};
+    return message;
+  }
+  void expect_a_good_end() {
+    for (const auto& link : links_) link->send(job::EndedMessage{0});
+    step_until([&] { return !goes_on_; });
+    EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+    EXPECT_FALSE(leader_->abandoned());
+  }
+
+  Places places_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, ReplacementTest, ::testing::Bool(), name_of_way);
+
+TEST_P(ReplacementTest, AWorkerThatIsGoneIsWaitedForAndReplaced) {
+  lose_worker();
+  EXPECT_THAT(places_.lost.front(), HasSubstr("worker 0 (rank 2) ended without a word"));
+  for (const std::size_t server : {0U, 1U}) links_[server]->send(job::EndedMessage{0});
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_TRUE(goes_on_) << "it waits";
+  let_another_come();
+  EXPECT_EQ(record_.replacements(), 1U);
+  links_[2]->send(iteration(4));
+  step_until([&] { return places_.newest == 4; });
+  links_[2]->send(job::EndedMessage{0});
+  step_until([&] { return !goes_on_; });
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+  EXPECT_FALSE(leader_->abandoned());
+}
+
+TEST_P(ReplacementTest, NobodyIsWaitedForForEver) {
+  lose_worker();
+  places_.is_overdue = true;
+  step_until([&] { return monitor_.failed(); });
+  EXPECT_THAT(std::string(monitor_.failure().message()),
+              AllOf(HasSubstr("worker 0 (rank 2) ended without a word"), HasSubstr("; nobody has come")));
+  places_.newcomers = {2};
+  for (const std::size_t server : {0U, 1U}) links_[server]->send(job::EndedMessage{1});
+  step_until([&] { return !goes_on_; });
+  EXPECT_FALSE(leader_->abandoned()) << "nobody comes after the end";
+}
+
+TEST_P(ReplacementTest, IfNobodyMayComeTheRunEnds) {
+  places_.keeps_places = false;
+  lose_worker();
+  EXPECT_THAT(std::string(monitor_.failure().message()),
+              AllOf(HasSubstr("worker 0 (rank 2) ended without a word"), HasSubstr("; nobody waits")));
+}
+
+/// A server has found it silent. It goes on, one day.
+TEST_P(ReplacementTest, OneThatIsSilentIsReplacedAndNotHeardAnyMore) {
+  links_[0]->send(job::SilentWorkerMessage{5, "nobody has that number"});
+  links_[0]->send(job::SilentWorkerMessage{0, "it is stopped"});
+  step_until([&] { return !places_.lost.empty(); });
+  EXPECT_THAT(places_.lost.front(), HasSubstr("worker 0 (rank 2) shows no sign of life (it is stopped)"));
+  const std::unique_ptr<LeaderLink> former = std::move(links_[2]);
+  let_another_come();
+  EXPECT_FALSE(former->lost()) << "it was told to stop";
+  former->send(job::FailedMessage{absl::AbortedError("there is no place for me")});
+  former->send(job::EndedMessage{1});
+  links_[0]->send(job::SilentWorkerMessage{5, "nobody has that number"});
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(places_.lost.size(), 1U);
+  expect_a_good_end();
+}
+
+/// Its data may not be there, say. Another one may be better off.
+TEST_P(ReplacementTest, OneThatFailsBeforeItHasDoneAnythingIsAsOneThatIsGone) {
+  lose_worker();
+  let_another_come();
+  links_[2]->send(job::FailedMessage{absl::NotFoundError("no such file")});
+  links_[2]->send(job::EndedMessage{1});
+  step_until([&] { return places_.lost.size() == 2; });
+  EXPECT_THAT(places_.lost.back(), HasSubstr("worker 0 (rank 2, another) ended with status 1"));
+  EXPECT_FALSE(monitor_.failed());
+  let_another_come();
+  links_[2]->send(iteration(1));
+  links_[2]->send(job::FailedMessage{absl::ResourceExhaustedError("too much")});
+  step_until([&] { return monitor_.failed(); });
+  EXPECT_EQ(monitor_.failure().message(), "worker 0 (rank 2, another): too much");
+}
+
+TEST_P(ReplacementTest, OneThatHasFinishedIsNotReplaced) {
+  links_[2]->send(job::FinishedMessage{0, 1, {}});
+  for (int i = 0; i < 10; ++i) step();
+  links_[2].reset();
+  step_until([&] { return monitor_.failed(); });
+  EXPECT_TRUE(places_.lost.empty());
+}
+
 }  // namespace
 }  // namespace verbena::apps

@@ -189,16 +189,6 @@ TEST_F(ResumeNotesTest, OnlyCheckpointsOfThisApplication) {
   EXPECT_THAT(refusal(checkpoint, {}), HasSubstr("`verbena run` has not written it"));
 }
 
-TEST_F(ResumeNotesTest, ProcessesThatFindEachOtherMustBeToldWhich) {
-  Parsed parsed({});
-  job_.checkpoints = {.folder = path("saved"), .resume = true};
-  const absl::Status status = check_resume_in_cluster(job_, parsed.model, parsed.options);
-  EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--resume-from"));
-  job_.checkpoints = {.folder = path("saved")};
-  EXPECT_TRUE(check_resume_in_cluster(job_, parsed.model, parsed.options).ok());
-}
-
 TEST_F(ResumeNotesTest, WithoutACheckpointARunBegins) {
   Parsed parsed({});
   job_.checkpoints = {.folder = path("saved"), .resume = true};
