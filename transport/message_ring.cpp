@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cassert>
@@ -205,12 +206,14 @@ void RingSender::read_credit() {
   // Acquire: the receiver's reads of the ring come before the next writes of this side to the same place.
   auto& word = *reinterpret_cast<std::uint64_t*>(credit_word_->bytes().data());
   const std::uint64_t credit = std::atomic_ref<std::uint64_t>(word).load(std::memory_order_acquire);
-  if (credit < credit_ || credit > sent_) {
+  if (credit > sent_) {
     status_ = absl::InvalidArgumentError(
-        fmt::format("released its message ring up to {}, expected {} to {}", credit, credit_, sent_));
+        fmt::format("released its message ring up to {}, expected at most {}", credit, sent_));
     return;
   }
-  credit_ = credit;
+  // A word that has changed on the way tells of a later release, and those on the way behind it of earlier
+  // ones (RingReceiver::kCreditWords).
+  credit_ = std::max(credit_, credit);
 }
 
 }  // namespace verbena::transport
