@@ -17,7 +17,8 @@ struct LogHeader {
   enum class Kind : std::uint32_t {
     kBulk = 1,     ///< a bulk message of the worker, whole
     kControl = 2,  ///< a control message of the worker
-    /// A piece of what the server has (ImageStart): comes before all records, to a copy that has nothing.
+    /// A piece of what the server had at one moment (ImageStart), for a copy that has nothing. Records that
+    /// have come since are between the pieces. An empty one is the last.
     kImage = 3,
   };
 
@@ -32,13 +33,21 @@ struct LogRecord {
   std::span<const std::byte> message;  ///< of the kind that the header says; not looked at yet
 };
 
-/// The first piece of an image begins with it. Head and bulk follow each other, and each other's pieces.
+/// The first piece of an image begins with it. The pieces of the head come first. Each one of the bulk is
+/// blocks, in any order.
 struct ImageStart {
   std::uint64_t head_bytes = 0;  ///< what tells how to read the rest (server/image.hpp)
   std::uint64_t bulk_bytes = 0;
   std::uint64_t records = 0;  ///< of the log, that are in it
 };
 static_assert(sizeof(ImageStart) == 24 && std::is_trivially_copyable_v<ImageStart>);
+/// Where the bytes that follow it belong.
+struct ImageBlock {
+  std::uint32_t lane = 0;
+  std::uint32_t bytes = 0;
+  std::uint64_t offset = 0;  ///< in the lane's part of the bulk
+};
+static_assert(sizeof(ImageBlock) == 16 && std::is_trivially_copyable_v<ImageBlock>);
 constexpr std::size_t kMostImagePieceBytes = std::size_t{1} << 20;
 
 /// The largest bulk message that a worker may send to a server that is followed. A record of it fits into the

@@ -22,7 +22,7 @@ constexpr auto kBetweenAttempts = std::chrono::milliseconds(20);
 constexpr auto kBeforeAnotherAttempt = std::chrono::milliseconds(500);
 /// For a configuration after a neighbour is gone, and for a neighbour that a configuration names.
 constexpr auto kPatience = std::chrono::seconds(30);
-/// For one that joins: the job stands still meanwhile.
+/// For one that joins.
 constexpr auto kPatienceWithJoining = std::chrono::seconds(2);
 
 /// Its worker counts it, and says it again if it must.
@@ -33,10 +33,11 @@ bool is_numbered(const WorkerMessage& record) {
 }  // namespace
 
 Chain::Chain(transport::Transport& transport, const ServerOptions& options, std::uint32_t lanes,
-             const std::vector<Peer*>& workers, Host& host)
+             const ImageGrain& grain, const std::vector<Peer*>& workers, Host& host)
     : transport_(transport),
       options_(options),
       lanes_(lanes),
+      grain_(grain),
       source_(options.configuration.get()),
       workers_(workers),
       host_(host) {
@@ -57,6 +58,7 @@ absl::Status Chain::take(WorkerMessage record) {
   }
   if (!log_.is_needed()) {
     if (record.travels) log_.pass();
+    keep_for_who_joins(record);
     return go_by(record);
   }
   log_.add(std::move(record));
@@ -75,12 +77,18 @@ bool Chain::poll() {
   // Without what it was answered, which may wait to be sent, it cannot take records.
   follower_knows_ |= follower_ != nullptr && follower_->control.empty();
   bool worked = follower_knows_ && (follower_wants_image_ ? send_image() : log_.send());
+  if (has_image_ && !backlog_.empty() && transport_.now() >= next_piece_ &&
+      go_by_backlog(grain_.log_bytes_a_turn)) {
+    next_piece_ = transport_.now() + grain_.between_messages;
+    worked = true;
+  }
   if (waits_for_workers() && have_all_come()) {
     log_.release();
     host_.all_have_come();
   }
   while (std::optional<WorkerMessage> record = log_.take()) {
     worked = true;
+    keep_for_who_joins(*record);
     Peer& worker = *record->worker;
     if (worker.refused) continue;
     if (const absl::Status status = go_by(*record); !status.ok()) {
@@ -123,24 +131,70 @@ void Chain::check_patience(transport::TimePoint now) {
 
 /// To one that joins.
 bool Chain::send_image() {
+  if (!has_begun_image_) {
+    has_begun_image_ = host_.begin_image(transport_.now() > wants_image_since_ + grain_.waits_for_clock);
+    image_records_ = log_.counted();
+    return has_begun_image_;
+  }
   if (!image_sender_) {
     std::optional<Image> image = host_.take_image();
     if (!image) return false;
-    image_sender_.emplace(*std::move(image), log_.counted());
+    image_sender_.emplace(*std::move(image), image_records_);
   }
-  const bool sent = image_sender_->send(*follower_->log);
-  if (!image_sender_->is_sent()) return sent;
-  image_sender_.reset();
-  follower_wants_image_ = false;
+  if (image_sender_->has_failed()) {
+    give_up_who_joins("there is no memory to copy what it needs");
+    return true;
+  }
+  LogSender& to = *follower_->log;
+  bool sent = image_sender_->has_begun() && late_.send(to);
+  if (transport_.now() >= next_piece_ && image_sender_->send(to)) {
+    next_piece_ = transport_.now() + grain_.between_messages;
+    sent = true;
+  }
+  // What this copy has kept for later is acknowledged already, and the other one lacks it.
+  if (!image_sender_->is_sent() || backlog_.waiting() > 0) return sent;
+  if (!late_.empty() || !image_sender_->send_end(to)) return sent;
+  forget_image();
+  follower_has_all_ = true;
+  expect_follower();
   if (const absl::Status status = log_.follow(follower_->log.get(), log_.counted()); !status.ok())
     host_.fail(status);
   return true;
+}
+
+/// It is sent, or of no use.
+void Chain::forget_image() {
+  if (std::exchange(has_begun_image_, false)) host_.forget_image();
+  follower_wants_image_ = false;
+  image_sender_.reset();
+  late_.clear();
+}
+
+/// A record counts, which the image does not have.
+void Chain::keep_for_who_joins(const WorkerMessage& record) {
+  if (!has_begun_image_ || !record.travels) return;
+  late_.add(record, log_.counted());
+  const std::uint64_t most = grain_.spare_log_bytes + (image_sender_ ? image_sender_->bulk_bytes() : 0);
+  if (late_.bytes() > most)
+    give_up_who_joins(fmt::format("it joins, and more than {} bytes of the log wait for it", most));
+}
+
+void Chain::give_up_who_joins(std::string_view why) {
+  forget_image();
+  gives_up_because_ = why;
+  source_->suspect(follower_address_, gives_up_because_);
+}
+
+/// One that joins holds up nobody before it was sent all that counts.
+void Chain::expect_follower() {
+  log_.expect_follower(!follower_address_.empty() && (!follower_joins_ || follower_has_all_));
 }
 
 /// Nothing counts that it does not have, so it must not hold up all others.
 void Chain::watch_follower(transport::TimePoint now) {
   if (follower_ == nullptr || options_.silence_timeout_ms == 0 || now < next_watch_) return;
   next_watch_ = now + transport::kBeatInterval;
+  if (!gives_up_because_.empty()) source_->suspect(follower_address_, gives_up_because_);
   if (const absl::Status status = follower_->watch->look(*follower_->connection, now); !status.ok())
     source_->suspect(follower_address_, std::string(status.message()));
 }
@@ -149,6 +203,7 @@ transport::TimePoint Chain::next_poll() const {
   if (source_ == nullptr) return transport::TimePoint::max();
   transport::TimePoint next = source_->next_poll();
   if (!predecessor_address_.empty() && predecessor_ == nullptr) next = std::min(next, next_attempt_);
+  if (next_piece_ > transport_.now()) next = std::min(next, next_piece_);
   return next;
 }
 
@@ -179,16 +234,23 @@ void Chain::adopt(const cluster::Configuration& newest) {
   const std::string after = here + 1 == chain.end() ? "" : *(here + 1);
   if (std::exchange(predecessor_address_, before) != before) {
     next_attempt_ = transport::TimePoint::min();  // it may be there, other than the one that is gone
+    // What was kept of the one before counts here, as what lies in its ring.
+    if (has_image_) go_by_backlog(SIZE_MAX);
     // What the one before has sent after this is heard by nobody: its workers say it again.
     if (predecessor_ != nullptr) host_.drop(*predecessor_);
     predecessor_ = nullptr;
   }
-  if (std::exchange(follower_address_, after) != after && follower_ != nullptr) {
-    Peer& gone = *follower_;
-    lose_follower();
-    host_.drop(gone);
+  if (std::exchange(follower_address_, after) != after) {
+    if (follower_ != nullptr) {
+      Peer& gone = *follower_;
+      lose_follower();
+      host_.drop(gone);
+    }
+    follower_has_all_ = false;
+    gives_up_because_.clear();
   }
-  log_.expect_follower(!after.empty());
+  follower_joins_ = newest.joining_of(options_.rank) == after;
+  expect_follower();
   if (!after.empty() && follower_ == nullptr) {
     waits_since_ = transport_.now();
     waits_for_ = fmt::format("the copy at {}", after);
@@ -212,7 +274,7 @@ void Chain::connect() {
   next_attempt_ = now + kBetweenAttempts;
   // What this copy says to have counts for the one that it will follow, as the credit of a ring does: so all
   // copies after this one have it, and whoever reads here finds it.
-  if (!host_.has_used_all()) return;
+  if (!host_.has_used_all() || !backlog_.empty()) return;
   auto connection = transport_.connect(predecessor_address_, now + kAttempt);
   if (!connection.ok()) {
     if (waits_since_ == transport::TimePoint::max()) {
@@ -283,6 +345,9 @@ absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
   }
   if (follow.has_image) RETURN_IF_ERROR(log_.follow(sender->get(), follow.records));
   follower_wants_image_ = !follow.has_image;
+  wants_image_since_ = transport_.now();
+  follower_has_all_ = follow.has_image;
+  expect_follower();
   peer.log = *std::move(sender);
   peer.connection->set_peer_name(fmt::format("the copy (pid {}) of server {}", follow.pid, options_.rank));
   follower_ = &peer;
@@ -309,29 +374,55 @@ absl::Status Chain::on_record(Peer& predecessor, std::span<const std::byte> byte
     predecessor.in_inbox.emplace_back();  // it is used at once
     return on_piece(*heard);
   }
-  if (!has_image_) return absl::InvalidArgumentError("a record of the log before an image");
-  if (heard->header.number != log_.records() + 1) {
+  if (!has_image_ && !image_.has_begun())
+    return absl::InvalidArgumentError("a record of the log before an image");
+  const std::uint64_t last = (has_image_ ? log_.records() : image_.records()) + backlog_.waiting();
+  if (heard->header.number != last + 1) {
     return absl::InvalidArgumentError(
-        fmt::format("record {} of the log after record {}", heard->header.number, log_.records()));
+        fmt::format("record {} of the log after record {}", heard->header.number, last));
   }
-  WorkerMessage record{.worker = workers_[heard->header.worker],
-                       .inbox = &predecessor.in_inbox.emplace_back(),
-                       .is_forwarded = true};
-  if (heard->header.kind == protocol::LogHeader::Kind::kControl) {
-    absl::StatusOr<protocol::ControlMessage> control = protocol::decode_control(heard->message);
+  InboxMessage& inbox = predecessor.in_inbox.emplace_back();
+  if (has_image_ && backlog_.empty()) return take(*heard, inbox);
+  // What is kept is acknowledged. A copy after this one must have it before.
+  backlog_.add(bytes, inbox, log_.is_needed() ? 0 : most_backlog_bytes_);
+  return absl::OkStatus();
+}
+
+absl::Status Chain::take(const protocol::LogRecord& record, InboxMessage& inbox) {
+  WorkerMessage said{.worker = workers_[record.header.worker], .inbox = &inbox, .is_forwarded = true};
+  if (record.header.kind == protocol::LogHeader::Kind::kControl) {
+    absl::StatusOr<protocol::ControlMessage> control = protocol::decode_control(record.message);
     if (!control.ok()) return control.status();
-    record.control = *std::move(control);
+    said.control = *std::move(control);
   } else {
-    absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk(heard->message);
+    absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk(record.message);
     if (!message.ok()) return message.status();
-    record.message = *message;
+    said.message = *message;
   }
-  return take(std::move(record));
+  return take(std::move(said));
+}
+
+/// False: there was none that it could go by.
+bool Chain::go_by_backlog(std::size_t most_bytes) {
+  backlog_.release();
+  std::size_t bytes = 0;
+  while (bytes < most_bytes) {
+    const std::optional<Backlog::Record> next = backlog_.take();
+    if (!next) break;
+    bytes += next->bytes.size();
+    // It was looked at when it came.
+    const absl::StatusOr<protocol::LogRecord> record =
+        protocol::decode_log_record(next->bytes, options_.workers);
+    const absl::Status status = record.ok() ? take(*record, *next->inbox) : record.status();
+    if (!status.ok()) host_.fail(status);
+  }
+  return bytes > 0;
 }
 
 absl::Status Chain::on_piece(const protocol::LogRecord& piece) {
   if (has_image_) return absl::InvalidArgumentError("an image for a copy that has one");
   RETURN_IF_ERROR(image_.take(piece, [&](std::string_view head) { return host_.load(head); }));
+  most_backlog_bytes_ = grain_.spare_log_bytes + image_.bulk_bytes();
   if (!image_.is_whole()) return absl::OkStatus();
   has_image_ = true;
   log_.begin_after(image_.records());
@@ -345,8 +436,7 @@ absl::Status Chain::on_piece(const protocol::LogRecord& piece) {
 void Chain::lose_follower() {
   log_.lose_follower();
   follower_ = nullptr;
-  if (std::exchange(follower_wants_image_, false)) host_.forget_image();
-  image_sender_.reset();
+  forget_image();
 }
 
 void Chain::dismiss_follower() {
@@ -356,6 +446,7 @@ void Chain::dismiss_follower() {
 
 void Chain::on_goodbye(const Peer& peer) {
   if (&peer != predecessor_) return;
+  if (has_image_) go_by_backlog(SIZE_MAX);
   is_dismissed_ = true;
   dismiss_follower();
 }

@@ -2,8 +2,20 @@
 // (cluster/configuration.hpp). Without a source of configurations there is one copy, and it serves.
 //
 // One that joins while the job runs has nothing: it gets an image (image.hpp) from the last one of the chain,
-// and then the log. A configuration names it as joining until it has said that it has the image. From the
-// moment that the one before it has heard of that configuration, nothing counts that it does not have, too.
+// and the records that have come since that moment. A configuration names it as joining until it has said
+// that it has all of that.
+//
+//  1. Until then it holds up nobody. Records count without it; each is kept until there is room for it on the
+//     way to the one that joins. So many bytes may wait as the bulk of the image has, and some more: if there
+//     are more, whoever decides is told, and ends it.
+//  2. When the image and these records are sent, the last piece follows. From there on nothing counts that
+//  the
+//     one that joins does not have, as of any copy; and when it has that piece, it says so.
+//  3. It keeps records that come before the last piece, and goes by them then. A record that it keeps is one
+//     that it has: who sends need not wait until its lanes have caught up. What it keeps has the same bound;
+//     beyond it, records stay in the ring until there is room, and the others are as slow as its lanes. So do
+//     all records if a copy follows that must have them, too. If it has to serve, workers are not welcome
+//     before its lanes have caught up: they have been told of what is still to be done here.
 //
 // Who follows hears nothing of workers but through the log. When a configuration makes it the first of the
 // chain, it serves: workers come back to it, and say again what has not counted (Hello::is_back).
@@ -28,6 +40,7 @@
 #include "absl/status/status.h"
 #include "cluster/configuration.hpp"
 #include "protocol/messages.hpp"
+#include "server/backlog.hpp"
 #include "server/image.hpp"
 #include "server/log.hpp"
 #include "server/peer.hpp"
@@ -59,22 +72,26 @@ class Chain {
     /// Another copy has this one's place. It ends without a word: to those who do not know that yet it would
     /// sound as if the job had failed.
     virtual void step_aside(const absl::Status& because) = 0;
-    /// What the server has, once it is written: called again and again, and meanwhile nothing counts.
+    /// The image is of this moment. False: not now, or, unless it `must`, not at a good moment.
+    virtual bool begin_image(bool must) = 0;
+    /// The image that was begun, once lanes have written its head: called again and again.
     virtual std::optional<Image> take_image() = 0;
     virtual void forget_image() = 0;  ///< nobody wants it any more
     /// Becomes as the server whose image it is. Returns the memory of the bulk.
-    virtual absl::StatusOr<std::vector<std::span<std::byte>>> load(std::string_view head) = 0;
+    virtual absl::StatusOr<ImageBulk> load(std::string_view head) = 0;
     virtual void go_on_from_image() = 0;  ///< the bulk is there
   };
   /// `workers`: by rank; each has a peer, if there is a source. All must outlive it.
   Chain(transport::Transport& transport, const ServerOptions& options, std::uint32_t lanes,
-        const std::vector<Peer*>& workers, Host& host);
+        const ImageGrain& grain, const std::vector<Peer*>& workers, Host& host);
 
   /// There may be other copies, now or later.
   [[nodiscard]] bool is_replicated() const { return source_ != nullptr; }
   [[nodiscard]] bool serves() const { return serves_; }
   /// It serves, and must not be read yet.
   [[nodiscard]] bool waits_for_workers() const { return log_.is_held(); }
+  /// Lanes have used all that was acknowledged.
+  [[nodiscard]] bool has_caught_up() const { return backlog_.empty(); }
   /// The configuration that it goes by.
   [[nodiscard]] std::uint64_t configuration() const { return number_; }
   /// The first one of the chain has said that all is over.
@@ -103,6 +120,8 @@ class Chain {
  private:
   /// The record counts.
   absl::Status go_by(const WorkerMessage& record);
+  absl::Status take(const protocol::LogRecord& record, InboxMessage& inbox);
+  bool go_by_backlog(std::size_t most_bytes);
   void follow_configuration();
   void adopt(const cluster::Configuration& newest);
   void connect();
@@ -111,12 +130,17 @@ class Chain {
   void lose_follower();
   void serve();
   [[nodiscard]] bool have_all_come() const;
+  void expect_follower();
   bool send_image();
+  void forget_image();
+  void keep_for_who_joins(const WorkerMessage& record);
+  void give_up_who_joins(std::string_view why);
   absl::Status on_piece(const protocol::LogRecord& piece);
 
   transport::Transport& transport_;
   const ServerOptions& options_;
   const std::uint32_t lanes_;
+  const ImageGrain grain_;
   cluster::ConfigurationSource* const source_;
   const std::vector<Peer*>& workers_;
   Host& host_;
@@ -127,9 +151,21 @@ class Chain {
   bool is_over_ = false;   ///< who follows is not needed any more
   bool has_image_ = true;  ///< false: it joins a running job, and has nothing yet
   bool is_known_ = true;   ///< a configuration has named it
-  ImageReceiver image_;    ///< of one that joins
+  // Of one that joins:
+  ImageReceiver image_;
+  Backlog backlog_;
+  std::uint64_t most_backlog_bytes_ = 0;
+  // For one that joins:
+  bool follower_joins_ = false;   ///< as the configuration has it
+  bool follower_has_all_ = true;  ///< it has, or was sent, all that counts
   bool follower_wants_image_ = false;
+  bool has_begun_image_ = false;
+  std::uint64_t image_records_ = 0;  ///< that the image has which was begun
+  transport::TimePoint wants_image_since_;
   std::optional<ImageSender> image_sender_;
+  transport::TimePoint next_piece_ = transport::TimePoint::min();  ///< of an image, or of what is kept
+  LateRecords late_;
+  std::string gives_up_because_;     ///< it cannot join; empty: it can
   std::string predecessor_address_;  ///< empty: none
   std::string follower_address_;     ///< empty: none
   Peer* predecessor_ = nullptr;      ///< once it is connected

@@ -28,8 +28,10 @@ class DenseShard final : public FixedShard {
     return {.rows = &stored, .keys = lanes[lane], .range = range};
   }
 
-  [[nodiscard]] std::vector<std::span<std::byte>> memory() const override {
-    return stored.memory(range.size(), /*before_bytes=*/0);
+  void add_memory(std::uint32_t lane, std::vector<std::span<std::byte>>& extents) const override {
+    const KeyRange& keys = lanes[lane];
+    if (keys.size() > 0)
+      stored.add_memory(range.row_of(keys.first), keys.size(), /*before_bytes=*/0, extents);
   }
 
   protocol::RowRange range;     ///< this server's

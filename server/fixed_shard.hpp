@@ -53,13 +53,14 @@ class FixedShard : public TableShard {
   /// The lane is the only one that uses it.
   [[nodiscard]] virtual LanePart part(std::uint32_t lane) const = 0;
 
-  // For images (image.hpp). While one is made or loaded, no lane uses the shard.
-  /// What of its memory there is to know: rows, the states of rules, indexes. In an order of their own.
-  [[nodiscard]] virtual std::vector<std::span<std::byte>> memory() const = 0;
+  // For images (image.hpp).
+  /// What of its memory there is to know of the lane's part: rows, the states of rules, indexes. In an order
+  /// of their own. REQUIRES: the lane, or that it does not use the shard.
+  virtual void add_memory(std::uint32_t lane, std::vector<std::span<std::byte>>& extents) const = 0;
   void write_key_lists(ImageWriter& out) const;
   absl::Status read_key_lists(ImageReader& in);
-  /// What a lane has written of its part (SparsePart::write_image()), so that memory() has the same extents.
-  /// INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+  /// What a lane has written of its part (SparsePart::write_image()), so that add_memory() has the same
+  /// extents. No lane uses the shard. INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
   virtual absl::Status read_part(std::uint32_t lane, std::string_view part);
 
   const consistency::Rules rules;

@@ -30,12 +30,6 @@ absl::Status wrong(std::string_view what) {
   return absl::InvalidArgumentError(fmt::format("an image of a server: {}", what));
 }
 
-template <class Byte>
-std::uint64_t bytes_of(const std::vector<std::span<Byte>>& extents) {
-  return std::accumulate(extents.begin(), extents.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, std::span<Byte> one) { return sum + one.size(); });
-}
-
 absl::Status load_tables(ImageReader& in, Shards& shards) {
   const std::uint64_t tables = in.get_count(sizeof(std::uint64_t));
   for (std::uint64_t table = 0; table < tables; ++table) {
@@ -68,9 +62,7 @@ void load_workers(ImageReader& in, const Shards& shards, std::span<Peer* const> 
 
 }  // namespace
 
-Image make_image(const Shards& shards, std::span<Peer* const> workers, const Progress& progress,
-                 const LaneImages& lanes) {
-  Image image;
+std::string write_head(const Shards& shards, std::span<Peer* const> workers, const Progress& progress) {
   ImageWriter out;
   out.put(progress.left);
   out.put(progress.ended);
@@ -85,15 +77,18 @@ Image make_image(const Shards& shards, std::span<Peer* const> workers, const Pro
                         .incarnation = worker->incarnation,
                         .left = worker->left ? 1U : 0U});
   }
-  for (const std::unique_ptr<TableShard>& shard : shards) {
-    const FixedShard& fixed = *shard->for_lanes();
-    fixed.write_key_lists(out);
-    for (const LaneImages::OfLane& lane : lanes.lanes()) out.put_text(lane.parts[fixed.table.table]);
-    for (const std::span<std::byte> extent : fixed.memory()) image.bulk.emplace_back(extent);
+  for (const std::unique_ptr<TableShard>& shard : shards) shard->for_lanes()->write_key_lists(out);
+  return out.take();
+}
+
+Image make_image(std::string head, std::shared_ptr<LaneImages> lanes) {
+  ImageWriter out;
+  for (const LaneImages::OfLane& lane : lanes->lanes()) {
+    for (const std::string& part : lane.parts) out.put_text(part);
+    out.put_text(lane.state);
   }
-  for (const LaneImages::OfLane& lane : lanes.lanes()) out.put_text(lane.state);
-  image.head = out.take();
-  return image;
+  head += out.take();
+  return {.head = std::move(head), .lanes = std::move(lanes)};
 }
 
 absl::StatusOr<LoadedHead> load_head(std::string_view head, Shards& shards, std::span<Peer* const> workers,
@@ -105,64 +100,90 @@ absl::StatusOr<LoadedHead> load_head(std::string_view head, Shards& shards, std:
   loaded.progress.has_resumed = in.get<bool>();
   RETURN_IF_ERROR(load_tables(in, shards));
   load_workers(in, shards, workers);
-  for (std::uint32_t table = 0; table < shards.size(); ++table) {
-    FixedShard& shard = static_cast<FixedShard&>(shards[table]);  // load_tables() has looked
-    RETURN_IF_ERROR(shard.read_key_lists(in));
-    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+  // load_tables() has looked
+  const auto shard_of = [&](std::uint32_t table) -> FixedShard& {
+    return static_cast<FixedShard&>(shards[table]);
+  };
+  for (std::uint32_t table = 0; table < shards.size(); ++table)
+    RETURN_IF_ERROR(shard_of(table).read_key_lists(in));
+  for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+    std::vector<std::span<std::byte>>& bulk = loaded.bulk.emplace_back();
+    for (std::uint32_t table = 0; table < shards.size(); ++table) {
       const std::string_view part = in.get_text();
       if (!in.is_good()) return wrong("ends too soon");
-      RETURN_IF_ERROR(shard.read_part(lane, part));
+      RETURN_IF_ERROR(shard_of(table).read_part(lane, part));
+      shard_of(table).add_memory(lane, bulk);
     }
-    for (const std::span<std::byte> extent : shard.memory()) loaded.bulk.push_back(extent);
-  }
-  for (std::uint32_t lane = 0; lane < lanes; ++lane)
     loaded.lanes.push_back(std::make_shared<const std::string>(in.get_text()));
+  }
   if (!in.ends_well()) return wrong("its head has another length");
   return loaded;
 }
 
-ImageSender::ImageSender(Image image, std::uint64_t records)
-    : image_(std::move(image)),
-      start_{.head_bytes = image_.head.size(), .bulk_bytes = bytes_of(image_.bulk), .records = records},
-      left_bytes_(start_.head_bytes + start_.bulk_bytes) {}
+namespace {
 
-bool ImageSender::send(LogSender& to) {
-  bool sent = false;
-  while (left_bytes_ > 0) {
-    const std::size_t start_bytes = pieces_ == 0 ? sizeof start_ : 0;
-    const std::size_t bytes = std::min<std::uint64_t>(left_bytes_, protocol::kMostImagePieceBytes);
-    const protocol::LogHeader header{.kind = protocol::LogHeader::Kind::kImage, .number = pieces_ + 1};
-    const std::span<std::byte> place = to.place(sizeof header + start_bytes + bytes);
-    if (place.empty()) break;
-    std::memcpy(place.data(), &header, sizeof header);
-    if (start_bytes > 0) std::memcpy(place.data() + sizeof header, &start_, sizeof start_);
-    // There is room in the ring, but the connection's queue may be full: then it is this piece's turn again.
-    const auto [extent, offset] = std::pair(extent_, offset_);
-    take(place.subspan(sizeof header + start_bytes));
-    if (!to.send(place)) {
-      extent_ = extent;
-      offset_ = offset;
-      break;
-    }
-    left_bytes_ -= bytes;
-    ++pieces_;
-    sent = true;
-  }
-  return sent;
+std::uint64_t bytes_of(const std::vector<std::span<std::byte>>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, std::span<std::byte> one) { return sum + one.size(); });
 }
 
-void ImageSender::take(std::span<std::byte> to) {
-  while (!to.empty()) {
-    const std::span<const std::byte> extent =
-        extent_ == 0 ? std::as_bytes(std::span(image_.head)) : image_.bulk[extent_ - 1];
-    const std::size_t bytes = std::min(to.size(), extent.size() - offset_);
-    if (bytes > 0) std::memcpy(to.data(), extent.data() + offset_, bytes);
-    to = to.subspan(bytes);
-    offset_ += bytes;
-    if (offset_ < extent.size()) continue;
-    offset_ = 0;
-    ++extent_;
+std::uint64_t bulk_bytes_of(const LaneImages& images) {
+  std::uint64_t bytes = 0;
+  for (const LaneImages::OfLane& lane : images.lanes()) bytes += bytes_of(lane.bulk);
+  return bytes;
+}
+
+}  // namespace
+
+ImageSender::ImageSender(Image image, std::uint64_t records)
+    : image_(std::move(image)),
+      start_{
+          .head_bytes = image_.head.size(), .bulk_bytes = bulk_bytes_of(*image_.lanes), .records = records},
+      left_bytes_(start_.bulk_bytes) {}
+
+bool ImageSender::send(LogSender& to) {
+  if (head_sent_ < image_.head.size()) return send_head(to);
+  if (!find_buffer() || !send_piece(to, {}, buffer_->bytes())) return false;
+  left_bytes_ -= buffer_->block_bytes();
+  image_.lanes->give_back(lane_, *std::move(buffer_));
+  buffer_.reset();
+  return true;
+}
+
+bool ImageSender::send_head(LogSender& to) {
+  const std::size_t bytes = std::min(image_.head.size() - head_sent_, protocol::kMostImagePieceBytes);
+  const auto start = std::as_bytes(std::span(&start_, has_begun() ? 0 : 1));
+  if (!send_piece(to, start, std::as_bytes(std::span(image_.head)).subspan(head_sent_, bytes))) return false;
+  head_sent_ += bytes;
+  return true;
+}
+
+/// Lanes take turns.
+bool ImageSender::find_buffer() {
+  for (std::size_t tries = image_.lanes->lanes().size(); !buffer_ && tries > 0; --tries) {
+    lane_ = (lane_ + 1) % static_cast<std::uint32_t>(image_.lanes->lanes().size());
+    if (ImageBuffer full; image_.lanes->of(lane_).buffers.full.try_pop(full)) buffer_ = std::move(full);
   }
+  return buffer_.has_value();
+}
+
+bool ImageSender::send_end(LogSender& to) {
+  return send_piece(to, {}, {});
+}
+
+bool ImageSender::send_piece(LogSender& to, std::span<const std::byte> first,
+                             std::span<const std::byte> second) {
+  const protocol::LogHeader header{.kind = protocol::LogHeader::Kind::kImage, .number = pieces_ + 1};
+  const std::span<std::byte> place = to.place(sizeof header + first.size() + second.size());
+  if (place.empty()) return false;
+  std::memcpy(place.data(), &header, sizeof header);
+  std::byte* const at = place.data() + sizeof header;
+  if (!first.empty()) std::memcpy(at, first.data(), first.size());
+  if (!second.empty()) std::memcpy(at + first.size(), second.data(), second.size());
+  // There is room in the ring, but the connection's queue may be full: then it is this piece's turn again.
+  if (!to.send(place)) return false;
+  ++pieces_;
+  return true;
 }
 
 absl::Status ImageReceiver::take(const protocol::LogRecord& piece, LoadHead load) {
@@ -171,19 +192,39 @@ absl::Status ImageReceiver::take(const protocol::LogRecord& piece, LoadHead load
   std::span<const std::byte> bytes = piece.message;
   if (pieces_ == 0) RETURN_IF_ERROR(begin(bytes));
   ++pieces_;
-  if (bytes.size() > left_bytes_) return wrong("has more bytes than it says");
-  left_bytes_ -= bytes.size();
-  const std::size_t of_head = std::min<std::uint64_t>(bytes.size(), start_.head_bytes - head_.size());
-  head_.append(reinterpret_cast<const char*>(bytes.data()), of_head);
-  bytes = bytes.subspan(of_head);
-  if (of_head > 0 && head_.size() == start_.head_bytes) RETURN_IF_ERROR(load_bulk(load));
-  while (!bytes.empty()) {
-    std::span<std::byte>& to = bulk_[extent_];
-    const std::size_t size = std::min(bytes.size(), to.size());
-    if (size > 0) std::memcpy(to.data(), bytes.data(), size);
-    bytes = bytes.subspan(size);
-    to = to.subspan(size);
-    if (to.empty()) ++extent_;
+  if (head_.size() < start_.head_bytes) {
+    if (bytes.size() > start_.head_bytes - head_.size())
+      return wrong("has more bytes of its head than it says");
+    head_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return head_.size() < start_.head_bytes ? absl::OkStatus() : load_bulk(load);
+  }
+  is_whole_ = bytes.empty();
+  if (is_whole_ && left_bytes_ > 0) return wrong(fmt::format("ends {} bytes too soon", left_bytes_));
+  while (!bytes.empty()) RETURN_IF_ERROR(take_block(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status ImageReceiver::take_block(std::span<const std::byte>& bytes) {
+  protocol::ImageBlock block;
+  if (bytes.size() < sizeof block) return wrong("has part of a block");
+  std::memcpy(&block, bytes.data(), sizeof block);
+  bytes = bytes.subspan(sizeof block);
+  const bool fits = block.bytes > 0 && block.bytes <= bytes.size() && block.bytes <= left_bytes_ &&
+                    block.lane < lanes_.size() && block.offset <= lanes_[block.lane].bytes &&
+                    block.bytes <= lanes_[block.lane].bytes - block.offset;
+  if (!fits) {
+    return wrong(fmt::format("has a block of {} bytes at {} of lane {}, which is not there", block.bytes,
+                             block.offset, block.lane));
+  }
+  left_bytes_ -= block.bytes;
+  std::span<const std::byte> from = bytes.first(block.bytes);
+  bytes = bytes.subspan(block.bytes);
+  const std::vector<Extent>& extents = lanes_[block.lane].extents;
+  auto extent = std::ranges::upper_bound(extents, block.offset, {}, &Extent::offset) - 1;
+  for (std::uint64_t at = block.offset - extent->offset; !from.empty(); at = 0, ++extent) {
+    const std::size_t size = std::min<std::size_t>(from.size(), extent->memory.size() - at);
+    std::memcpy(extent->memory.data() + at, from.data(), size);
+    from = from.subspan(size);
   }
   return absl::OkStatus();
 }
@@ -193,19 +234,24 @@ absl::Status ImageReceiver::begin(std::span<const std::byte>& bytes) {
   std::memcpy(&start_, bytes.data(), sizeof start_);
   bytes = bytes.subspan(sizeof start_);
   if (start_.head_bytes == 0) return wrong("has no head");
-  left_bytes_ = start_.head_bytes + start_.bulk_bytes;
+  left_bytes_ = start_.bulk_bytes;
   return absl::OkStatus();
 }
 
 absl::Status ImageReceiver::load_bulk(LoadHead load) {
-  absl::StatusOr<std::vector<std::span<std::byte>>> bulk = load(head_);
+  absl::StatusOr<ImageBulk> bulk = load(head_);
   if (!bulk.ok()) return bulk.status();
-  bulk_ = *std::move(bulk);
-  if (bytes_of(bulk_) != start_.bulk_bytes) {
-    return wrong(
-        fmt::format("has {} bytes of rows, and its head tells of {}", start_.bulk_bytes, bytes_of(bulk_)));
+  std::uint64_t all = 0;
+  for (const std::vector<std::span<std::byte>>& extents : *bulk) {
+    OfLane& lane = lanes_.emplace_back();
+    for (const std::span<std::byte> memory : extents) {
+      if (!memory.empty()) lane.extents.push_back({lane.bytes, memory});
+      lane.bytes += memory.size();
+    }
+    all += lane.bytes;
   }
-  return absl::OkStatus();
+  if (all == start_.bulk_bytes) return absl::OkStatus();
+  return wrong(fmt::format("has {} bytes of rows, and its head tells of {}", start_.bulk_bytes, all));
 }
 
 }  // namespace verbena::server

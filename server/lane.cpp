@@ -18,6 +18,7 @@
 #include "server/function_run.hpp"
 #include "server/image.hpp"
 #include "server/image_bytes.hpp"
+#include "server/image_copier.hpp"
 #include "server/loading.hpp"
 #include "server/saving.hpp"
 #include "server/sparse_part.hpp"
@@ -107,6 +108,7 @@ bool Lane::work() {
     worked = true;
   }
   if (changing_ == nullptr) worked |= step_sweeps();
+  if (copier_ != nullptr) worked |= step_image();
   tell_of_gone();
   return tell_all() || worked;
 }
@@ -190,18 +192,7 @@ void Lane::resume(consistency::Clock clock) {
 }
 
 void Lane::begin(const StateTask& task) {
-  if (task.image != nullptr) {
-    ImageWriter out;
-    write_image(out);
-    LaneImages::OfLane& own = task.image->of(index_);
-    own.state = out.take();
-    for (const Table& table : tables_) {
-      ImageWriter part;
-      if (table.part.sparse != nullptr) table.part.sparse->write_image(part);
-      own.parts.push_back(part.take());
-    }
-    return task.image->lane_is_done();
-  }
+  if (task.image != nullptr) return begin_image(task.image);
   if (task.read != nullptr) {
     ImageReader in(*task.read);
     read_image(in);
@@ -215,6 +206,54 @@ void Lane::begin(const StateTask& task) {
   }
   cut_ = task.cut;
   take_cut();
+}
+
+void Lane::begin_image(const std::shared_ptr<LaneImages>& image) {
+  end_image();
+  ImageWriter out;
+  write_image(out);
+  LaneImages::OfLane& own = image->of(index_);
+  own.state = out.take();
+  for (const Table& table : tables_) {
+    ImageWriter part;
+    if (table.part.sparse != nullptr) table.part.sparse->write_image(part);
+    own.parts.push_back(part.take());
+    table.shard->add_memory(index_, own.bulk);
+  }
+  try {
+    copier_ = std::make_unique<ImageCopier>(index_, own.bulk, image->grain(), own.buffers);
+    image_ = image;
+    for (const Table& table : tables_) {
+      if (table.part.sparse != nullptr) table.part.sparse->copy_before_changes(copier_.get());
+    }
+  } catch (const std::bad_alloc&) {
+    image->give_up();  // whoever wants to join cannot, and others go on
+  }
+  image->lane_is_done();
+}
+
+/// Copies a piece of what is left.
+bool Lane::step_image() {
+  const bool worked = copier_->copy_some();
+  if (copier_->has_failed()) image_->give_up();
+  if (copier_->has_all() || image_->is_given_up()) end_image();
+  return worked;
+}
+
+void Lane::end_image() {
+  for (const Table& table : tables_) {
+    if (table.part.sparse != nullptr) table.part.sparse->copy_before_changes(nullptr);
+  }
+  copier_.reset();
+  image_.reset();
+}
+
+/// Of anything that an image has of the row.
+inline void Lane::before_change(const Table& table, Row row) {
+  if (copier_ == nullptr) [[likely]]
+    return;
+  const std::size_t before_bytes = table.part.sparse == nullptr ? 0 : sizeof(Key);
+  table.part.rows->copy_before_change(row, before_bytes, *copier_);
 }
 
 bool Lane::step_load() {
@@ -371,6 +410,7 @@ void Lane::add_dense(Table& table, std::size_t records, std::span<const std::byt
       if (!part.keys.contains(key)) [[unlikely]]
         continue;  // as in apply_dense()
       const Row row = part.range.row_of(key);
+      before_change(table, row);
       if (table.eager) mark_dirty(table, row);
       rows.prefetch(row);
       group.additions[group.count++] = {
@@ -488,6 +528,7 @@ void Lane::finish_updates(const protocol::BulkHeader& header, Worker& worker) {
 
 inline void Lane::apply_to(Table& table, Row row, const std::byte* update) {
   const StoredRows& rows = *table.part.rows;
+  before_change(table, row);
   if (table.eager) mark_dirty(table, row);
   if (table.evicts) table.part.sparse->eviction().count_push(rows.use(row), now());
   if (table.measured) [[unlikely]] {
@@ -688,6 +729,7 @@ void Lane::visit(Table& table, FunctionRun& run, Key key, Row row, std::span<con
   const FunctionRow seen(key, run.index(), index_of(row), values, rows.state(row), table.rule, numbers);
   const auto call = [&] { run.function().on_row(seen, values); };
   if (!run.changes_rows()) return call();
+  before_change(table, row);
   if (table.eager) mark_dirty(table, row);
   table.measured ? change_and_measure(table, row, call) : call();
 }

@@ -25,7 +25,10 @@
 //     worker is told which rows are gone before it is told a clock that comes after that.
 //  8. At a cut, rows are copied when the min clock reaches its clock: after all updates of clocks before, and
 //     before any of this clock, since workers make cuts in barriers (saving.hpp).
-//  9. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
+//  9. An image is of the moment between two tasks: what lane_image.cpp writes is written then, and what rows
+//     and indexes hold is copied while the lane goes on (image_copier.hpp). Whatever changes a row, or an
+//     index, has it copied before.
+// 10. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
 //     of the clocks by which each worker is ahead; protocol::kMaxOpenCalls calls and their results for each
 //     worker, with copies twice as many results, and one call for each observer; what a sparse table's
@@ -66,6 +69,7 @@ namespace verbena::server {
 class Cut;
 class FixedShard;
 class FunctionRun;
+class ImageCopier;
 class ImageReader;
 class ImageWriter;
 class LaneImages;
@@ -270,6 +274,10 @@ class Lane {
   void read_image(ImageReader& in);
   void read_image(Worker& worker, ImageReader& in);
   bool step_load();
+  void begin_image(const std::shared_ptr<LaneImages>& image);
+  bool step_image();
+  void end_image();
+  void before_change(const Table& table, protocol::Row row);
   void take_cut();
   void updates(const LaneTask& task);
   [[nodiscard]] HeldUpdates hold(const LaneTask& task);
@@ -357,8 +365,10 @@ class Lane {
   std::vector<Table> tables_;
   std::vector<std::uint32_t> evicting_;  ///< those whose rows may go
   bool keeps_what_is_told_ = false;
-  std::shared_ptr<Cut> cut_;        ///< that is expected
-  std::unique_ptr<LaneLoad> load_;  ///< under way: no task is begun before it has ended
+  std::shared_ptr<Cut> cut_;             ///< that is expected
+  std::unique_ptr<LaneLoad> load_;       ///< under way: no task is begun before it has ended
+  std::shared_ptr<LaneImages> image_;    ///< under way
+  std::unique_ptr<ImageCopier> copier_;  ///< of `image_`
   GoneLog gone_;
   std::uint64_t gone_told_ = 0;  ///< how many of its entries all workers are told of, or are to be
   Unpacking unpacking_;

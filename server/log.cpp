@@ -11,6 +11,46 @@
 
 namespace verbena::server {
 
+namespace {
+
+/// How many bytes of late records are sent before other things are looked after.
+constexpr std::size_t kLateBytesATurn = std::size_t{1} << 20;
+
+/// A record as it travels. The record must outlive it.
+class TravellingRecord {
+ public:
+  TravellingRecord(const WorkerMessage& record, std::uint64_t number)
+      : header_{.kind =
+                    record.control ? protocol::LogHeader::Kind::kControl : protocol::LogHeader::Kind::kBulk,
+                .worker = record.worker->worker,
+                .number = number},
+        control_(record.control ? protocol::encode(*record.control) : std::string()),
+        message_(record.control ? nullptr : &record.message) {}
+
+  [[nodiscard]] std::size_t bytes() const {
+    return sizeof header_ +
+           (message_ == nullptr ? control_.size() : sizeof message_->header + message_->payload.size());
+  }
+  void write(std::byte* to) const {
+    std::memcpy(to, &header_, sizeof header_);
+    to += sizeof header_;
+    if (message_ == nullptr) {
+      std::memcpy(to, control_.data(), control_.size());
+      return;
+    }
+    std::memcpy(to, &message_->header, sizeof message_->header);
+    if (!message_->payload.empty())
+      std::memcpy(to + sizeof message_->header, message_->payload.data(), message_->payload.size());
+  }
+
+ private:
+  const protocol::LogHeader header_;
+  const std::string control_;
+  const protocol::BulkMessage* const message_;  ///< nullptr: `control_`
+};
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<LogSender>> LogSender::create(transport::Transport& transport,
                                                              transport::Connection& connection,
                                                              const transport::RemoteDescriptor& ring) {
@@ -28,25 +68,10 @@ absl::StatusOr<std::unique_ptr<LogSender>> LogSender::create(transport::Transpor
 }
 
 bool LogSender::send(const WorkerMessage& record, std::uint64_t number) {
-  const std::string control = record.control ? protocol::encode(*record.control) : std::string();
-  const protocol::LogHeader header{
-      .kind = record.control ? protocol::LogHeader::Kind::kControl : protocol::LogHeader::Kind::kBulk,
-      .worker = record.worker->worker,
-      .number = number};
-  const protocol::BulkMessage& message = record.message;
-  const std::size_t bytes =
-      sizeof header + (record.control ? control.size() : sizeof message.header + message.payload.size());
-  const std::span<std::byte> memory = place(bytes);
+  const TravellingRecord travels(record, number);
+  const std::span<std::byte> memory = place(travels.bytes());
   if (memory.empty()) return false;
-  std::memcpy(memory.data(), &header, sizeof header);
-  std::byte* const to = memory.data() + sizeof header;
-  if (record.control) {
-    std::memcpy(to, control.data(), control.size());
-  } else {
-    std::memcpy(to, &message.header, sizeof message.header);
-    if (!message.payload.empty())
-      std::memcpy(to + sizeof message.header, message.payload.data(), message.payload.size());
-  }
+  travels.write(memory.data());
   return send(memory);
 }
 
@@ -57,6 +82,32 @@ std::span<std::byte> LogSender::place(std::size_t bytes) {
 
 bool LogSender::send(std::span<const std::byte> placed) {
   return ring_->try_send(placed, *memory_) == transport::SendResult::kSent;
+}
+
+void LateRecords::add(const WorkerMessage& record, std::uint64_t number) {
+  const TravellingRecord travels(record, number);
+  travels.write(records_.emplace_back(travels.bytes()).data());
+  bytes_ += records_.back().size();
+}
+
+bool LateRecords::send(LogSender& to) {
+  std::size_t sent = 0;
+  while (!records_.empty() && sent < kLateBytesATurn) {
+    const std::vector<std::byte>& record = records_.front();
+    const std::span<std::byte> memory = to.place(record.size());
+    if (memory.empty()) break;
+    std::memcpy(memory.data(), record.data(), record.size());
+    if (!to.send(memory)) break;
+    sent += record.size();
+    bytes_ -= record.size();
+    records_.pop_front();
+  }
+  return sent > 0;
+}
+
+void LateRecords::clear() {
+  records_.clear();
+  bytes_ = 0;
 }
 
 void Log::add(WorkerMessage record) {

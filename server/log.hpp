@@ -27,6 +27,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -72,6 +73,22 @@ class LogSender {
 
   std::unique_ptr<transport::RingSender> ring_;
   std::unique_ptr<transport::MemoryRegion> memory_;  ///< records lie in it as in the ring
+};
+
+/// Records that count already, and that a copy that joins is still to get: it holds up nobody (chain.hpp).
+/// Thread safety: belongs to the transport's thread.
+class LateRecords {
+ public:
+  void add(const WorkerMessage& record, std::uint64_t number);
+  /// Sends some; false: there is none, or no room now.
+  bool send(LogSender& to);
+  [[nodiscard]] bool empty() const { return records_.empty(); }
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  void clear();
+
+ private:
+  std::deque<std::vector<std::byte>> records_;  ///< as they travel
+  std::uint64_t bytes_ = 0;
 };
 
 /// Thread safety: belongs to the transport's thread.

@@ -52,8 +52,9 @@ bool Reception::must_wait(const protocol::Hello& hello) {
     return true;
   }
   // What this copy has and others have not yet, may be lost with it. The worker has to keep that, and cannot
-  // once the welcome has told that it is here.
-  return is_replicated && hello.is_back && known.messages_counted < known.messages;
+  // once the welcome has told that it is here. And it reads here what it was told of elsewhere.
+  return is_replicated && hello.is_back &&
+         (known.messages_counted < known.messages || !job_.chain.has_caught_up());
 }
 
 /// It was a worker of this copy before.

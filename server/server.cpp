@@ -49,7 +49,8 @@ Sender sender_of(const Peer& peer) {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& transport,
                                                        const ServerOptions& options,
-                                                       std::uint32_t keys_of_segment) {
+                                                       std::uint32_t keys_of_segment,
+                                                       const ImageGrain& image_grain) {
   if (options.workers == 0 || options.workers > protocol::kMaxWorkers) {
     return absl::InvalidArgumentError(
         fmt::format("a server needs 1 to {} workers, not {}", protocol::kMaxWorkers, options.workers));
@@ -78,13 +79,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& tra
     clock_board = *std::move(region);
   }
   RETURN_IF_ERROR(transport.listen(options.address));
-  return std::unique_ptr<Server>(
-      new Server(transport, options, *std::move(heartbeat), std::move(clock_board), keys_of_segment));
+  return std::unique_ptr<Server>(new Server(transport, options, *std::move(heartbeat), std::move(clock_board),
+                                            keys_of_segment, image_grain));
 }
 
 Server::Server(transport::Transport& transport, ServerOptions options,
                std::unique_ptr<transport::Heartbeat> heartbeat,
-               std::unique_ptr<transport::MemoryRegion> clock_board_memory, std::uint32_t keys_of_segment)
+               std::unique_ptr<transport::MemoryRegion> clock_board_memory, std::uint32_t keys_of_segment,
+               const ImageGrain& image_grain)
     : transport_(transport),
       options_(std::move(options)),
       placement_(options_.servers),
@@ -100,7 +102,7 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                .has_push_budget = options_.push_budget_mb_per_s > 0,
                .keys_of_segment = keys_of_segment}),
       workers_(options_.workers),
-      chain_(transport, options_, lanes_of(options_), workers_, *this),
+      chain_(transport, options_, lanes_of(options_), image_grain, workers_, *this),
       saving_(
           {.server = options_.rank,
            .lanes = lanes_of(options_),
@@ -120,7 +122,8 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                   .workers = workers_},
                  *this),
       absences_(transport, options_, workers_, *this),
-      strangers_(options_.workers) {
+      strangers_(options_.workers),
+      image_grain_(image_grain) {
   if (clock_board_memory_) clock_board_ = {clock_board_memory_->bytes().data(), options_.workers};
   std::vector<transport::TokenBucket*> budgets;
   for (std::uint32_t worker = 0; options_.push_budget_mb_per_s > 0 && worker < options_.workers; ++worker)
@@ -409,23 +412,40 @@ absl::Status Server::go_by(const WorkerMessage& record) {
   return absl::OkStatus();
 }
 
-/// Lanes write what they have in their own time. What lies in the log meanwhile waits.
-std::optional<Image> Server::take_image() {
-  if (!opening_.empty()) return std::nullopt;  // rows are still being loaded
-  if (lane_images_ == nullptr) {
-    lane_images_ = std::make_shared<LaneImages>(static_cast<std::uint32_t>(lanes_.size()),
-                                                [this] { transport_.interrupt(); });
-    const auto task = std::make_shared<const StateTask>(StateTask{.image = lane_images_});
-    for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
-      enqueue(lane, {.kind = LaneTask::Kind::kState, .state = task});
-  }
-  if (!lane_images_->are_written()) return std::nullopt;
-  Image image = make_image(shards_, workers_, progress_, *lane_images_);
-  lane_images_.reset();
-  return image;
+/// Lanes write what they have when they come to this place of their tasks.
+bool Server::begin_image(bool must) {
+  if (!opening_.empty()) return false;  // rows are still being loaded
+  if (!must && holds_back_much()) return false;
+  lane_images_ = std::make_shared<LaneImages>(
+      static_cast<std::uint32_t>(lanes_.size()), image_grain_, [this] { transport_.interrupt(); },
+      [this](std::uint32_t lane) {
+        if (wake_lane_) wake_lane_(lane);
+      });
+  image_head_ = write_head(shards_, workers_, progress_);
+  const auto task = std::make_shared<const StateTask>(StateTask{.image = lane_images_});
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
+    enqueue(lane, {.kind = LaneTask::Kind::kState, .state = task});
+  return true;
 }
 
-absl::StatusOr<std::vector<std::span<std::byte>>> Server::load(std::string_view head) {
+/// Under models that hold updates back, and with rules that take one step a clock, lanes have least to write
+/// when all updates are of clocks that have ended.
+bool Server::holds_back_much() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [this](const Peer* worker) { return !worker->left && worker->clock <= held_back_of_; });
+}
+
+std::optional<Image> Server::take_image() {
+  if (!lane_images_->are_written()) return std::nullopt;
+  return make_image(std::move(image_head_), std::exchange(lane_images_, nullptr));
+}
+
+void Server::forget_image() {
+  if (lane_images_ != nullptr) lane_images_->give_up();
+  lane_images_.reset();
+}
+
+absl::StatusOr<ImageBulk> Server::load(std::string_view head) {
   absl::StatusOr<LoadedHead> loaded =
       load_head(head, shards_, workers_, static_cast<std::uint32_t>(lanes_.size()));
   if (!loaded.ok()) return loaded.status();
@@ -656,6 +676,9 @@ absl::Status Server::go_by(Peer& peer, const protocol::BulkMessage& message, Inb
     return absl::InvalidArgumentError(
         fmt::format("message for table {}, lane {}", header.table, header.lane));
   }
+  const FixedShard* const fixed = shards_[header.table].for_lanes();
+  if (fixed != nullptr && fixed->rules.holds_updates_back && protocol::is_logged(header.kind))
+    held_back_of_ = std::max(held_back_of_, header.clock);
   const absl::Status status = shards_[header.table].on_bulk(sender_of(peer), message, inbox, *this);
   give_answers(header.table);
   return status;

@@ -59,10 +59,11 @@ namespace verbena::server {
 class Server : private ShardHost, private Chain::Host, private Reception::Host, private Absences::Host {
  public:
   /// Listens. `transport` is used in place of the options' network, and must outlive the server.
-  /// `keys_of_segment`: of sparse tables, see SparseIndex. INVALID_ARGUMENT for impossible options.
+  /// `keys_of_segment`: of sparse tables, see SparseIndex. `image_grain`: see there. INVALID_ARGUMENT for
+  /// impossible options.
   static absl::StatusOr<std::unique_ptr<Server>> create(
       transport::Transport& transport, const ServerOptions& options,
-      std::uint32_t keys_of_segment = SparseIndex::kUsualKeysOfSegment);
+      std::uint32_t keys_of_segment = SparseIndex::kUsualKeysOfSegment, const ImageGrain& image_grain = {});
   ~Server() override;
 
   [[nodiscard]] const ServerOptions& options() const { return options_; }
@@ -80,7 +81,10 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   [[nodiscard]] const std::vector<std::unique_ptr<Lane>>& lanes() const { return lanes_; }
   /// Called, from poll(), when a lane has got work. For drivers whose lanes have threads.
   void set_lane_waker(std::function<void(std::uint32_t lane)> waker) { wake_lane_ = std::move(waker); }
-  /// What the server has, once its lanes have written it (image.hpp): to be called again until it is there.
+  /// From now on an image is made of what the server has now (image.hpp). False: not now, or, unless it
+  /// `must`, it is better made later.
+  bool begin_image(bool must) override;
+  /// The image, once lanes have written its head: to be called again until it is there.
   std::optional<Image> take_image() override;
   /// Called, from poll(), when a worker is silent that somebody else can take the place of: it is to be
   /// ended. Without it, and if nobody can, the job fails.
@@ -110,7 +114,8 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
 
   Server(transport::Transport& transport, ServerOptions options,
          std::unique_ptr<transport::Heartbeat> heartbeat,
-         std::unique_ptr<transport::MemoryRegion> clock_board_memory, std::uint32_t keys_of_segment);
+         std::unique_ptr<transport::MemoryRegion> clock_board_memory, std::uint32_t keys_of_segment,
+         const ImageGrain& image_grain);
 
   void on_event(const transport::Event& event);
   void hear(Peer& peer);
@@ -145,6 +150,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   void on_disconnected(Peer& peer);
   void on_failed(Peer& worker, const protocol::Failed& failed);
   [[nodiscard]] bool says_again(const Peer& worker) const;
+  [[nodiscard]] bool holds_back_much() const;
   void dismiss_copies();
   void part_from(Peer& peer);
 
@@ -171,8 +177,8 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   void all_have_come() override;
   void fail(const absl::Status& because) override;
   void step_aside(const absl::Status& because) override;
-  void forget_image() override { lane_images_.reset(); }
-  absl::StatusOr<std::vector<std::span<std::byte>>> load(std::string_view head) override;
+  void forget_image() override;
+  absl::StatusOr<ImageBulk> load(std::string_view head) override;
   void go_on_from_image() override;
   // Reception::Host
   void reject(Peer& peer, const absl::Status& because) override;
@@ -233,8 +239,11 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   absl::flat_hash_set<std::uint32_t> came_too_late_;  ///< ranks of workers that came after the job had failed
   transport::TimePoint serves_since_ = transport::TimePoint::min();  ///< if it is one of many copies
   Progress progress_;
-  absl::Status lost_;                        ///< why the first worker without a goodbye was let go
+  absl::Status lost_;  ///< why the first worker without a goodbye was let go
+  const ImageGrain image_grain_;
   std::shared_ptr<LaneImages> lane_images_;  ///< that are being written, for a copy that joins
+  std::string image_head_;                   ///< of the same moment
+  consistency::Clock held_back_of_ = -1;     ///< the newest clock of which lanes have held back something
   std::vector<std::shared_ptr<const std::string>> images_of_lanes_;  ///< of an image that is being loaded
   std::function<void(std::uint32_t)> wake_lane_;
   absl::Status status_;

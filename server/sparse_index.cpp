@@ -77,6 +77,7 @@ absl::Status SparseIndex::insert(const KeyHash& hash, Row row) {
     // Divided again and again, if all keys of the segment go the same way.
     if (keys_of_[number] >= most_keys_ && (divided = divide(hash)).ok()) continue;
     // A segment that cannot be divided is filled to the last entry.
+    memory_.before_change(*segment_at_[number]);
     if (place(*segment_at_[number], hash, entry)) {
       ++keys_of_[number];
       ++keys_;
@@ -99,6 +100,7 @@ bool SparseIndex::place(IndexSegment& segment, const KeyHash& hash, std::uint64_
 bool SparseIndex::erase(const KeyHash& hash, Row row) {
   std::uint64_t* const word = find_word(hash, row);
   if (word == nullptr) return false;
+  memory_.before_change(segment_of(hash));
   store(*word, 0);
   forget_overflow(segment_of(hash), hash.bucket());
   --keys_of_[DirectoryEntry::segment(entry_of(hash))];
@@ -160,6 +162,7 @@ absl::Status SparseIndex::divide(const KeyHash& hash) {
   const std::size_t first = hash.segment_bits(depth) * span;
   for (std::size_t i = 0; i < span; ++i)
     store(directory_[first + i], DirectoryEntry::make(numbers[i < span / 2 ? 0 : 1], depth + 1));
+  memory_.before_change(old);
   retire(old);
   memory_.retire_segment(DirectoryEntry::segment(where));
   ++segments_;

@@ -42,6 +42,8 @@ class SparseIndex {
     virtual void retire_segment(std::uint32_t number) = 0;
     /// A new directory of so many entries, zeroed, which readers do not see yet. RESOURCE_EXHAUSTED.
     virtual absl::StatusOr<std::span<std::uint64_t>> add_directory(std::size_t entries) = 0;
+    /// Something of the segment is about to change, which is not new.
+    virtual void before_change(const protocol::IndexSegment& /*segment*/) {}
     /// From now on readers who copy the directory take this one, the newest. One who is copying the one
     /// before may go on.
     virtual void publish_directory() = 0;

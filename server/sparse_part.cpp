@@ -11,6 +11,7 @@
 
 #include "base/return_if_error.hpp"
 #include "server/image_bytes.hpp"
+#include "server/image_copier.hpp"
 
 namespace verbena::server {
 
@@ -91,6 +92,7 @@ absl::StatusOr<SparseIndex::Memory::NewSegment> SparsePart::add_segment() {
   if (!free_segments_.empty()) {
     const NewSegment again = numbered(free_segments_.back());
     free_segments_.pop_back();
+    before_change(*again.memory);
     std::ranges::fill(again.memory->buckets, protocol::IndexBucket{});
     return again;
   }
@@ -141,7 +143,10 @@ absl::StatusOr<Row> SparsePart::add_row(const KeyHash& hash, Key key, std::uint3
   const absl::StatusOr<Row> row = take_row();
   if (!row.ok()) return row;
   const bool is_new = index_of(*row) == next_row_;
-  if (!is_new) clear_books(*row);
+  if (!is_new) {
+    before_change_of(*row);
+    clear_books(*row);
+  }
   // Only who scans all rows may be reading this one. Release: who sees the key sees the key's values.
   shape_.life.initial.write(key, shape_.type, shape_.width, rows_.values(*row));
   std::atomic_ref(*key_word(*row)).store(key, std::memory_order_release);
@@ -197,6 +202,7 @@ double SparsePart::norm(Row row) const {
 
 Key SparsePart::evict(Row row) {
   const Key key = key_of(row);
+  before_change_of(row);
   // First the entry: then nobody finds the row. Then its key, for workers who remember the row.
   const bool had = index_->erase(KeyHash(key), row);
   assert(had);
@@ -287,8 +293,24 @@ void SparsePart::add_memory(std::vector<std::span<std::byte>>& extents) const {
     extents.emplace_back(reinterpret_cast<std::byte*>(region), here * sizeof(protocol::IndexSegment));
     left -= here;
   }
-  for (const std::span<std::byte> extent : rows_.memory(next_row_, /*before_bytes=*/sizeof(Key)))
-    extents.push_back(extent);
+  rows_.add_memory(Row{0}, next_row_, /*before_bytes=*/sizeof(Key), extents);
+}
+
+void SparsePart::copy_before_changes(ImageCopier* copier) {
+  copier_ = copier;
+  // With each row that comes something changes here. It is little.
+  before_change(root_, protocol::kRootBytes);
+  if (depth_ > protocol::kRootDepth) before_change(directory_.order.memory, sizeof(std::uint64_t) << depth_);
+}
+
+void SparsePart::before_change(const void* at, std::size_t bytes) const {
+  if (copier_ != nullptr) [[unlikely]]
+    copier_->before_change(at, bytes);
+}
+
+void SparsePart::before_change_of(Row row) const {
+  if (copier_ != nullptr) [[unlikely]]
+    rows_.copy_before_change(row, sizeof(Key), *copier_);
 }
 
 void SparsePart::free_row(Row row) {

@@ -30,6 +30,7 @@
 
 namespace verbena::server {
 
+class ImageCopier;
 class ImageReader;
 class ImageWriter;
 
@@ -118,7 +119,7 @@ class SparsePart final : private SparseIndex::Memory {
   /// Segments that are not used since the last call.
   [[nodiscard]] std::vector<std::uint32_t> take_retired() { return std::exchange(retired_segments_, {}); }
 
-  // ---- images (image.hpp). Meanwhile no lane uses the part, and workers at most read it.
+  // ---- images (image.hpp)
   /// All but the memory that add_memory() lists.
   void write_image(ImageWriter& out) const;
   /// Becomes the part that has written it, but for that memory, of which it gets as much. REQUIRES: it has no
@@ -126,6 +127,9 @@ class SparsePart final : private SparseIndex::Memory {
   absl::Status read_image(ImageReader& in);
   /// The index, and rows that are there.
   void add_memory(std::vector<std::span<std::byte>>& extents) const;
+  /// What the part is about to change is copied before; nullptr: it need not be. Values of rows that have
+  /// keys are the lane's affair.
+  void copy_before_changes(ImageCopier* copier);
 
   // For loops over keys that fetch what they will need into the processor's cache.
   /// A row that may be the key's, and probably is.
@@ -143,6 +147,9 @@ class SparsePart final : private SparseIndex::Memory {
   // SparseIndex::Memory
   absl::StatusOr<NewSegment> add_segment() override;
   void retire_segment(std::uint32_t number) override { retired_segments_.push_back(number); }
+  void before_change(const protocol::IndexSegment& segment) override {
+    before_change(&segment, sizeof segment);
+  }
   absl::StatusOr<std::span<std::uint64_t>> add_directory(std::size_t entries) override;
   void publish_directory() override;
   void prefetch_key(protocol::Row row) const override { base::prefetch_to_read(key_word(row)); }
@@ -166,6 +173,8 @@ class SparsePart final : private SparseIndex::Memory {
     return segments_[number >> shape_.segments_shift] + (number & ((1U << shape_.segments_shift) - 1));
   }
   void clear_books(protocol::Row row) const;
+  void before_change(const void* at, std::size_t bytes) const;
+  void before_change_of(protocol::Row row) const;
 
   const Shape shape_;
   RegionDesk& desk_;
@@ -188,6 +197,7 @@ class SparsePart final : private SparseIndex::Memory {
   Spare spare_segments_;
   Spare directory_;
   std::optional<SparseIndex> index_;
+  ImageCopier* copier_ = nullptr;
 };
 
 }  // namespace verbena::server

@@ -88,12 +88,6 @@ absl::StatusOr<std::unique_ptr<SparseShard>> SparseShard::create(
   return shard;
 }
 
-std::vector<std::span<std::byte>> SparseShard::memory() const {
-  std::vector<std::span<std::byte>> extents;
-  for (const std::unique_ptr<SparsePart>& part : parts_) part->add_memory(extents);
-  return extents;
-}
-
 absl::Status SparseShard::read_part(std::uint32_t lane, std::string_view part) {
   ImageReader in(part);
   RETURN_IF_ERROR(parts_[lane]->read_image(in));

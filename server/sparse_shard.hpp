@@ -42,7 +42,9 @@ class SparseShard final : public FixedShard {
     return {.rows = &parts_[lane]->rows(), .sparse = parts_[lane].get()};
   }
 
-  [[nodiscard]] std::vector<std::span<std::byte>> memory() const override;
+  void add_memory(std::uint32_t lane, std::vector<std::span<std::byte>>& extents) const override {
+    parts_[lane]->add_memory(extents);
+  }
   absl::Status read_part(std::uint32_t lane, std::string_view part) override;
 
   /// Carries out an order of one of its parts. The caller then has the newest region announced to all

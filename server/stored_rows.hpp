@@ -17,6 +17,8 @@
 
 namespace verbena::server {
 
+class ImageCopier;
+
 /// What a bit for each worker takes: a word of one, two or four bytes, or as many of eight as it needs. Most
 /// jobs are small, and there are many rows.
 constexpr std::size_t worker_bits_bytes(std::uint32_t workers) {
@@ -77,20 +79,22 @@ class StoredRows {
   [[nodiscard]] protocol::RowUse& use(protocol::Row row) const { return chunk(row).uses[place(row)]; }
   [[nodiscard]] const Strides& strides() const { return strides_; }
   /// The memory of so many rows: their values, each with `before_bytes` before it, what their rules keep, and
-  /// when they were used. (What else is kept beside rows is about workers, or about the moment.)
-  [[nodiscard]] std::vector<std::span<std::byte>> memory(std::uint64_t rows, std::size_t before_bytes) const {
-    std::vector<std::span<std::byte>> extents;
-    for (const Chunk& chunk : chunks_) {
+  /// when they were used. (What else is kept beside rows is about workers, or about the moment.) REQUIRES:
+  /// `first` is the first one of a chunk, or there is one chunk
+  void add_memory(protocol::Row first, std::uint64_t rows, std::size_t before_bytes,
+                  std::vector<std::span<std::byte>>& extents) const {
+    while (rows > 0) {
       const std::uint64_t here = shift_ == kOneChunk ? rows : std::min(rows, std::uint64_t{1} << shift_);
-      if (here == 0) break;
-      extents.emplace_back(chunk.values - before_bytes, here * strides_.row_bytes);
-      if (chunk.states != nullptr) extents.emplace_back(chunk.states, here * strides_.state_bytes);
-      if (chunk.uses != nullptr)
-        extents.emplace_back(reinterpret_cast<std::byte*>(chunk.uses), here * sizeof(protocol::RowUse));
+      extents.emplace_back(values(first) - before_bytes, here * strides_.row_bytes);
+      if (std::byte* const states = state(first)) extents.emplace_back(states, here * strides_.state_bytes);
+      if (chunk(first).uses != nullptr)
+        extents.emplace_back(reinterpret_cast<std::byte*>(&use(first)), here * sizeof(protocol::RowUse));
+      first = protocol::Row{index_of(first) + here};
       rows -= here;
     }
-    return extents;
   }
+  /// All of that of one row.
+  void copy_before_change(protocol::Row row, std::size_t before_bytes, ImageCopier& copier) const;
   /// What so many rows take.
   void count_bytes(TableMemory& memory, std::uint64_t rows) const {
     memory.value_bytes = rows * strides_.row_bytes;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cassert>
@@ -207,10 +208,11 @@ void RingSender::read_credit() {
   const std::uint64_t credit = std::atomic_ref<std::uint64_t>(word).load(std::memory_order_acquire);
   if (credit > sent_) {
     status_ = absl::InvalidArgumentError(
-        fmt::format("released its message ring up to {}, expected {} to {}", credit, credit_, sent_));
+        fmt::format("released its message ring up to {}, expected at most {}", credit, sent_));
     return;
   }
-  // An earlier one is no news: see RingReceiver::kCreditWords.
+  // A word that has changed on the way tells of a later release, and those on the way behind it of earlier
+  // ones (RingReceiver::kCreditWords).
   credit_ = std::max(credit_, credit);
 }
 

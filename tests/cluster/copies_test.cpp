@@ -299,6 +299,23 @@ TEST_P(CopiesTest, OneThatHasJoinedTakesThePlaceOfAServer) {
   end(joining);
 }
 
+TEST_P(CopiesTest, OneThatJoinsAndStandsStillHoldsUpNobody) {
+  const cluster::Configuration::Chain chain = shared_.get().servers[0];
+  shared_.set({.number = 1, .servers = {{chain[0]}}});
+  ServerCopy serving(shared_, chain[0]);
+  ServerCopy joining(shared_, chain[1], /*joins=*/true, /*is_held=*/true);
+  begin();
+  wait_until([&] { return begun_ >= kCopiedClocks / 3; });
+  shared_.holds = true;
+  wait_until([&] { return shared_.is_held.load(); });
+  shared_.set({.number = 2, .servers = {{chain[0]}}, .joining = {chain[1]}});
+  has_changed_ = true;
+  for (std::thread& worker : workers_) worker.join();
+  for (const absl::Status& status : statuses_) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_FALSE(shared_.has_joined);
+  shared_.holds = false;
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, CopiesTest,
                          ::testing::Values("bsp", "essp:1", "asp", "sequential", "vap:0.5"),
                          [](const auto& test) {

@@ -54,11 +54,15 @@ byte broken;
 #define FORGETS_WHAT_IS_SENT (broken == 11)
 #define NEW_BEFORE_OLD (broken == 12)
 #define TOLD_BEFORE_ADOPTED (broken == 13)
-/* One that joins is of the chain before it has an image; what comes while the image is sent counts without it; the
- * image says that it has messages that do not count yet. */
+/* One that joins is of the chain before it has an image; what comes when it was sent the image, and all that has come
+ * meanwhile, counts without it; the image says that it has messages that do not count yet. Another one is given all that
+ * counts by one that has joined, and keeps more for later, which is acknowledged. */
 #define JOINED_AT_ONCE (broken == 14)
 #define COUNTS_WITHOUT_JOINING (broken == 15)
 #define IMAGE_SAYS_TOO_MUCH (broken == 16)
+#define ENDS_IMAGE_TOO_SOON (broken == 17)
+/* One that has joined serves before its lane has used all that it has kept, and of which workers may have been told. */
+#define SERVES_TOO_SOON (broken == 18)
 
 #define ALL (COPIES + JOINS)
 #define MESSAGES (2 * CLOCKS)
@@ -78,6 +82,7 @@ byte deaths, joins;
 /* Configurations. */
 byte newest, head;  /* number; the first one of its chain */
 byte chain[CONFIGURATIONS], joining[CONFIGURATIONS];
+byte given;         /* set: those that have joined and were sent all that counts */
 byte with_image;    /* set: copies that have said so and are not in the chain yet */
 
 /* Copies. */
@@ -108,6 +113,10 @@ chan inbox[WORKERS] = [MESSAGES] of { byte };  /* of its server */
 #define LEAST_CLOCK(messages, c) MIN(messages[OF(c, 0)] / 2, messages[OF(c, 1)] / 2)
 #endif
 #define LIVES(c) HAS(living, c)
+/* Nothing waits for one that joins before it was sent all that counts. */
+#define HOLDS_UP_NOBODY(c) (after[c] == joining[known[c]] && !HAS(given, after[c]))
+/* One that has joined keeps what it has no time for yet, and that is enough for the one before. */
+#define KEEPS(c) (c >= COPIES && (after[c] == NONE || HOLDS_UP_NOBODY(c)))
 #define FOLLOWS_WITH_IMAGE(c) (follower[c] != NONE && image[follower[c]] == WHOLE)
 hidden byte i, w, r, old_before, old_after;  /* of single steps */
 
@@ -164,7 +173,7 @@ inline add(c, record) {
   :: else -> send(c)
   fi;
   if
-  :: CREDITS_WHAT_CAME -> give_credit(c, records[c])
+  :: CREDITS_WHAT_CAME || KEEPS(c) -> give_credit(c, records[c])
   :: else
   fi
 }
@@ -173,7 +182,7 @@ inline add(c, record) {
 #define NEXT_COUNTS(c) \
   (after[c] == NONE || (FOLLOWS_WITH_IMAGE(c) && credit[c] > counted[c]) || COUNTS_AT_ONCE || \
    (COUNTS_ALONE && follower[c] != NONE && !LIVES(follower[c])) || \
-   (COUNTS_WITHOUT_JOINING && after[c] == joining[known[c]] && image[after[c]] != WHOLE))
+   HOLDS_UP_NOBODY(c) || (COUNTS_WITHOUT_JOINING && after[c] == joining[known[c]]))
 
 /* The lane. What it has used is released, to the worker and to the copy before. */
 inline use(c) {
@@ -218,9 +227,19 @@ inline begin_image(c, p) {
   i = 0
 }
 
+/* It has what has counted since, too. From here on nothing counts that it lacks. */
 inline end_image(c, p) {
   image[c] = WHOLE;
+  given = given | (1 << c);
   with_image = with_image | (1 << c);
+  do
+  :: records[c] < counted[p] ->
+     r = log[p * RECORDS + records[c]];
+     log[c * RECORDS + records[c]] = r;
+     records[c]++;
+     came_of[OF(c, WORKER(r))]++
+  :: else -> break
+  od;
   sent[p] = counted[p];
   credit[p] = counted[p];
   send(p)
@@ -346,7 +365,8 @@ end:
               used[followed[c]] == counted[followed[c]] ->
        printf("copy %d gets an image of copy %d\n", c, followed[c]);
        begin_image(c, followed[c]) }
-  :: d_step { LIVES(c) && followed[c] != NONE && LIVES(followed[c]) && image[c] == PART ->
+  :: d_step { LIVES(c) && followed[c] != NONE && LIVES(followed[c]) && image[c] == PART &&
+              (counted[followed[c]] == records[followed[c]] || ENDS_IMAGE_TOO_SOON) ->
        printf("copy %d has the whole image\n", c);
        end_image(c, followed[c]) }
   :: d_step { LIVES(c) && known[c] < newest && (HAS(chain[known[c] + 1], c) || joining[known[c] + 1] == c) ->
@@ -428,7 +448,8 @@ proctype Worker(byte me) {
        assert(told[me] < LEAST_CLOCK(used_of, server[me]));
        told[me] = LEAST_CLOCK(used_of, server[me]) }
   :: d_step { !LIVES(server[me]) && LIVES(head) && before[head] == NONE &&
-              (came_of[OF(head, me)] == counted_of[OF(head, me)] || WELCOMES_AT_ONCE) ->
+              (came_of[OF(head, me)] == counted_of[OF(head, me)] || WELCOMES_AT_ONCE) &&
+              (head < COPIES || used[head] == records[head] || SERVES_TOO_SOON || WELCOMES_AT_ONCE) ->
        printf("worker %d comes to copy %d, which has %d messages\n", me, head, came_of[OF(head, me)]);
        come_back(me) }
   /* The copy says where its rows are: at once, or when all is said again. */

@@ -38,6 +38,8 @@ MODELS = {
         Case(copies=2, deaths=1, joins=0, workers=2, clocks=2),
         Case(copies=3, deaths=2, joins=0, workers=2, clocks=1),
         Case(copies=2, deaths=2, joins=1, workers=2, clocks=1),
+        # One that has joined has another one after it.
+        Case(copies=2, deaths=3, joins=2, workers=1, clocks=1, finds=["ENDS_IMAGE_TOO_SOON"]),
     ],
     "sequential": [
         Case(copies=2, deaths=1, readers=2, reads=1, updates=2, finds=None),

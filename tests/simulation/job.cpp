@@ -310,7 +310,8 @@ std::string address_of(std::uint32_t server, std::uint32_t copy = 0) {
 void Job::begin(ServerNode& node) {
   for (std::uint32_t lane = 0; scenario_.lane_tasks && lane < scenario_.lanes; ++lane)
     node.lanes.push_back(scheduler_.spawn([this, &node, lane] { run_lane(node, node.rank, lane); }));
-  node.task = scheduler_.spawn([this, &node] { run_server(node); });
+  node.task =
+      scheduler_.spawn([this, &node] { run_server(node); }, node.joins ? scenario_.slowness_of_who_joins : 1);
 }
 
 void Job::run_server(ServerNode& node) {
@@ -338,7 +339,7 @@ void Job::run_server(ServerNode& node) {
                                         .joins = node.joins,
                                         .lanes = scenario_.lanes,
                                         .push_budget_mb_per_s = scenario_.push_budget_mb_per_s},
-                                       scenario_.keys_of_segment);
+                                       scenario_.keys_of_segment, scenario_.image_grain);
   node.status = server.status();
   if (server.ok()) {
     node.server = server->get();
@@ -377,14 +378,18 @@ bool Job::is_in_chain(const ServerNode& node) {
 
 /// All copies that are there at the end have the same.
 void Job::compare_image(ServerNode& node, server::Server& server) {
+  if (!server.begin_image(/*must=*/true))
+    return fail(fmt::format("{} ends while it loads rows", address_of(node.rank, node.copy)));
   std::optional<server::Image> image = server.take_image();
   while (!image) {
     for (const std::unique_ptr<server::Lane>& lane : server.lanes()) lane->poll();
     image = server.take_image();
   }
   std::string all = std::move(image->head);
-  for (const std::span<const std::byte> bulk : image->bulk)
-    all.append(reinterpret_cast<const char*>(bulk.data()), bulk.size());
+  for (const server::LaneImages::OfLane& lane : image->lanes->lanes()) {
+    for (const std::span<const std::byte> bulk : lane.bulk)  // nobody changes it any more
+      all.append(reinterpret_cast<const char*>(bulk.data()), bulk.size());
+  }
   std::optional<std::string>& others = images_[node.rank];
   if (!others) others = all;
   if (*others != all) {

@@ -493,12 +493,32 @@ Scenario make_failover(std::uint64_t seed) {
   return scenario;
 }
 
+/// Much happens while an image is copied and sent. From a generator of its own, so that older seeds keep
+/// their meaning.
+void make_images_slow(Scenario& scenario) {
+  std::mt19937_64 random(scenario.seed + 0x13a9e5);
+  server::ImageGrain& grain = scenario.image_grain;
+  const auto is_sparse = [](const auto& table) { return table.sparse; };
+  // Their indexes take 100 kB.
+  const bool is_large = scenario.churn || std::ranges::any_of(scenario.tables, is_sparse) ||
+                        std::ranges::any_of(scenario.row_tables, is_sparse);
+  grain.block_bytes = std::size_t{8} << (below(random, 5) + (is_large ? 6 : 0));
+  grain.buffer_bytes = (grain.block_bytes + sizeof(protocol::ImageBlock)) << below(random, is_large ? 6 : 3);
+  grain.bytes_a_turn = grain.block_bytes << below(random, 6);
+  grain.log_bytes_a_turn = 1;
+  if (chance(random, 0.7)) grain.between_messages = microseconds(small(random, is_large ? 200 : 2000));
+  if (chance(random, 0.6)) grain.waits_for_clock = microseconds(small(random, 2000));
+  if (chance(random, 0.5)) scenario.slowness_of_who_joins = std::exp2(small(random, 6));
+  if (chance(random, 0.2)) grain.spare_log_bytes = std::uint64_t{64} << 2 * below(random, 5);
+}
+
 /// Copies of servers die, any and many, and others join in their places.
 void let_others_join(Scenario& scenario, std::mt19937_64& random) {
   scenario.repairs = true;
   std::erase_if(scenario.disasters,
                 [](const Strike& strike) { return strike.what == Disaster::kServerDies; });
   if (chance(random, 0.3)) scenario.copies = 3;
+  make_images_slow(scenario);
   for (std::uint32_t server = 0; server < scenario.servers; ++server) {
     Duration delay{0};
     for (std::uint64_t deaths = 1 + below(random, 4); deaths > 0; --deaths) {
@@ -555,6 +575,8 @@ Scenario make_rejoin(std::uint64_t seed) {
   Scenario scenario = make_hosts(seed);
   std::mt19937_64 random(seed + 0x4e701);
   let_others_join(scenario, random);
+  // There nobody is ended for taking too little, but those to whom something has happened.
+  scenario.image_grain.spare_log_bytes = server::ImageGrain().spare_log_bytes;
   let_them_go_on(scenario, random, seed);
   return scenario;
 }
@@ -927,7 +949,15 @@ std::string to_string(const Scenario& scenario) {
   if (!scenario.gathers) text += "; rows are gathered where that takes less time";
   if (scenario.gathers == true) text += "; rows are gathered";
   if (scenario.copies > 1) text += fmt::format("; each server has {} copies", scenario.copies);
-  if (scenario.repairs) text += ", others join";
+  if (scenario.repairs) {
+    const server::ImageGrain& grain = scenario.image_grain;
+    text += fmt::format(
+        ", others join, {} times slower, by blocks of {} bytes in buffers of {}, {} at a time, {} us from "
+        "one to "
+        "the next, after {} us at most; {} bytes of the log may wait for them",
+        scenario.slowness_of_who_joins, grain.block_bytes, grain.buffer_bytes, grain.bytes_a_turn,
+        grain.between_messages.count(), grain.waits_for_clock.count(), grain.spare_log_bytes);
+  }
   if (scenario.outlives_nodes) text += "; the job outlives nodes";
   if (!scenario.resume.empty()) text += "; it goes on from " + scenario.resume;
   for (const Strike& strike : scenario.disasters) text += "; " + to_string(strike);

@@ -10,6 +10,7 @@
 
 #include "apps/simulation/scheduler.hpp"
 #include "apps/simulation/simulated_transport.hpp"
+#include "server/image_copier.hpp"
 #include "server/sparse_index.hpp"
 #include "tests/simulation/disk_fault.hpp"
 #include "tests/simulation/job.hpp"
@@ -145,6 +146,8 @@ struct Scenario {
   std::optional<Churn> churn;                                                ///< instead of `tables`
   std::vector<RowTable> row_tables;                                          ///< instead of `tables`
   std::uint32_t keys_of_segment = server::SparseIndex::kUsualKeysOfSegment;  ///< of sparse tables
+  server::ImageGrain image_grain;
+  double slowness_of_who_joins = 1;
   ReadPath read_path = ReadPath::kAuto;
   std::size_t inbox_bytes = 0;
   std::size_t push_ring_bytes = 0;

@@ -401,8 +401,7 @@ TEST(MessageRing, CreditsThatCannotBeAreErrors) {
   write_credit(ring, 1024);
   EXPECT_EQ(ring.source().sender().on_credit(), absl::OkStatus());
   EXPECT_EQ(ring.source().sender().delivered_position(), 1024U);
-  // A word that has changed before it was sent comes before what it says.
-  write_credit(ring, 1016);
+  write_credit(ring, 1016);  // it was on the way when a later one was told in its place
   EXPECT_EQ(ring.source().sender().on_credit(), absl::OkStatus());
   EXPECT_EQ(ring.source().sender().delivered_position(), 1024U);
   // A sender whose ring is full reads the credit, and finds the error without a notification.
