@@ -27,7 +27,8 @@ class Rendezvous {
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  [[nodiscard]] std::uint32_t rank() const { return rank_; }  ///< of this process, 0 ≤ rank() < size()
+  /// Of this process: 0 ≤ rank() < size(), unless it is added (PeerRendezvous::is_late()).
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t size() const { return size_; }
 
   /// The secret that all processes have who can come here; nullptr: they have none in common, or it is not
@@ -60,8 +61,9 @@ class PeerRendezvous : public Rendezvous {
   virtual void abort(int exit_status, const std::string& why) = 0;
   /// nullptr: when one of the processes dies, all end.
   virtual PeerNews* news() { return nullptr; }
-  /// The job runs already, and this process has come in the place of one that has died: it meets nobody, and
-  /// hears at each fence what those have told one another who have met. Known after the first fence.
+  /// The job runs already, and this process has come in the place of one that has died, or is added, with a
+  /// rank from size() on: it meets nobody, and hears at each fence what those have told one another who have
+  /// met. Known after the first fence.
   [[nodiscard]] virtual bool is_late() const { return false; }
   /// It has asked this process to end, by SIGTERM. Any thread may ask.
   [[nodiscard]] virtual bool ends_this_process() const { return false; }
