@@ -46,6 +46,8 @@ constexpr const char* kPlan = "verbena.plan";
 /// Who ends several processes at once may ask one that another one has started twice: itself, and through
 /// that one.
 constexpr auto kSameRequest = std::chrono::seconds(1);
+/// For those that this process has started, after the run. One that comes too late would look for rank 0.
+constexpr std::chrono::milliseconds kPatienceWithStarted(10'000);
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -113,6 +115,7 @@ class ClusterProcess {
   int signal_ = 0;  ///< a signal that came before the jobs began
   bool has_asked_to_leave_ = false;
   std::chrono::steady_clock::time_point asked_to_leave_at_ = {};
+  bool has_stepped_aside_ = false;
   /// All processes know that rank 0 has found an error. They meet once more after it has printed the error,
   /// because mpirun ends all processes when the first one leaves.
   bool called_off_ = false;
@@ -147,8 +150,8 @@ int ClusterProcess::end_early(const absl::Status& status) {
 int ClusterProcess::run() {
   const int status = meet_and_train();
   if (cluster_.rendezvous.ends_this_process()) return status;  // and they go on
-  const int of_others = started_.wait(cluster_.signals);
-  return status == kExitOk ? of_others : status;
+  started_.wait(cluster_.signals, has_stepped_aside_ ? std::nullopt : std::optional(kPatienceWithStarted));
+  return status;
 }
 
 int ClusterProcess::meet_and_train() {
@@ -473,7 +476,8 @@ int ClusterProcess::train(std::thread& listening) {
     result.statuses.push_back(jobs.status());
   }
   const bool steps_aside = has_asked_to_leave_ || (told_ != nullptr && told_->steps_aside());
-  if (steps_aside && !told_->has_place() && !result.abandoned) return kExitOk;
+  has_stepped_aside_ = steps_aside && !told_->has_place() && !result.abandoned;
+  if (has_stepped_aside_) return kExitOk;
   int status = report_result(result, *link_);
   if (!result.abandoned) addresses.give_up();  // after the report: who learns of it asks nobody why
   const auto cancelled = std::find_if(result.statuses.begin(), result.statuses.end(),

@@ -13,15 +13,12 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <string_view>
-
-#include "apps/report/exit_status.hpp"
 
 namespace verbena::apps {
 namespace {
 
-constexpr auto kSliceMs = 20;
+constexpr int kSliceMs = 20;
 
 /// This process's own.
 std::vector<std::string> own_words() {
@@ -74,27 +71,23 @@ void StartedProcesses::signal(int number) {
   for (const pid_t pid : running_) ::kill(pid, number);  // not reaped: so the number is still its own
 }
 
-/// Returns how many have not ended.
-int StartedProcesses::reap() {
+bool StartedProcesses::are_running() {
   const std::lock_guard lock(mutex_);
-  std::erase_if(running_, [&](pid_t pid) {
-    int status = 0;
-    if (::waitpid(pid, &status, WNOHANG) != pid) return false;
-    const int ended = WIFEXITED(status) ? WEXITSTATUS(status) : kExitSignalBase + WTERMSIG(status);
-    if (status_ == kExitOk) status_ = ended;
-    return true;
-  });
-  return static_cast<int>(running_.size());
+  std::erase_if(running_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) == pid; });
+  return !running_.empty();
 }
 
-int StartedProcesses::wait(StopSignals& signals) {
-  while (reap() > 0) {
+void StartedProcesses::wait(StopSignals& signals, std::optional<std::chrono::milliseconds> patience) {
+  const auto start = std::chrono::steady_clock::now();
+  while (are_running()) {
     pollfd wanted = {signals.descriptor(), POLLIN, 0};
     ::poll(&wanted, 1, kSliceMs);
     if (const std::optional<int> number = signals.take()) signal(*number);
+    if (patience && std::chrono::steady_clock::now() >= start + *patience) {
+      signal(SIGTERM);
+      patience.reset();
+    }
   }
-  const std::lock_guard lock(mutex_);
-  return status_;
 }
 
 }  // namespace verbena::apps

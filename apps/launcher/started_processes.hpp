@@ -5,8 +5,10 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -26,16 +28,15 @@ class StartedProcesses {
   void start(std::uint32_t rank);
   /// To all that have not ended.
   void signal(int number);
-  /// Waits for their ends; signals that come meanwhile are theirs. Returns the exit status of one that has
-  /// failed, or 0.
-  int wait(StopSignals& signals);
+  /// Waits for their ends, however they end: rank 0 says what becomes of them. Signals that come meanwhile
+  /// are theirs. After `patience` they are asked to end.
+  void wait(StopSignals& signals, std::optional<std::chrono::milliseconds> patience);
 
  private:
-  int reap();
+  [[nodiscard]] bool are_running();
 
   std::mutex mutex_;
   std::set<pid_t> running_;
-  int status_ = 0;
 };
 
 }  // namespace verbena::apps

@@ -58,6 +58,7 @@ class MovingServersTest : public SmallTrainingTest {
         "--slow",        fmt::format("worker=all,pause={}ms,every=1", pause_.count())};
     all.insert(all.end(), {"--checkpoint-every", "1"});
     if (replicas_ == 0) all.emplace_back("--elastic");
+    if (GetParam().application < "l") all.emplace_back("--tls");  // some do, and some do not
     if (replicas_ > 0) all.insert(all.end(), {"--replicas", std::to_string(replicas_)});
     all.insert(all.end(), more.begin(), more.end());
     return words("moved", all);
@@ -138,6 +139,15 @@ INSTANTIATE_TEST_SUITE_P(Each, MovingServersTest, ::testing::ValuesIn(small_trai
 
 /// What is the same for all applications.
 class OneMovingServersTest : public MovingServersTest {};
+
+/// Where all share a host at first, and would talk over shared memory.
+TEST_P(OneMovingServersTest, AHostJoinsAJobOfOneHost) {
+  ASSERT_NO_FATAL_FAILURE(begin({0, 0, 0, 0}));
+  if (network_ == nullptr) return;
+  processes_.push_back(start(2, {"--join"}));
+  ASSERT_TRUE(processes_[0]->wait_for_output("steps aside for copy 2"));
+  EXPECT_THAT(end(), AllOf(HasSubstr("joins, with 2 of 4 servers and copies"), HasSubstr(", tcp")));
+}
 
 TEST_P(OneMovingServersTest, AHostThatLeavesHasNoServersAnyMore) {
   ASSERT_NO_FATAL_FAILURE(begin());
