@@ -1,8 +1,9 @@
 #include "cluster/word.hpp"
 
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+
+#include "cluster/json_fields.hpp"
 
 namespace verbena::cluster {
 namespace {
@@ -13,6 +14,8 @@ constexpr const char* kSuspect = "suspect";
 constexpr const char* kWhy = "why";
 constexpr const char* kArrived = "arrived";
 constexpr const char* kHost = "host";
+constexpr const char* kMachine = "machine";
+constexpr const char* kTakes = "takes";
 constexpr const char* kWantsToJoin = "wants to join";
 constexpr const char* kHasJoined = "has joined";
 constexpr const char* kWantsToLeave = "wants to leave";
@@ -21,7 +24,9 @@ Json json_of(const Suspicion& suspicion) {
   return {{kSuspect, suspicion.address}, {kWhy, suspicion.why}};
 }
 Json json_of(const Arrival& arrival) {
-  return {{kArrived, arrival.pid}, {kHost, arrival.host}};
+  Json json = {{kArrived, arrival.pid}, {kHost, arrival.host}, {kMachine, arrival.machine}};
+  if (arrival.takes) json[kTakes] = *arrival.takes;
+  return json;
 }
 Json json_of(const WantsToJoin& wish) {
   return {{kWantsToJoin, wish.address}};
@@ -32,20 +37,6 @@ Json json_of(const HasJoined& joined) {
 
 Json json_of(const WantsToLeave& /*wish*/) {
   return {{kWantsToLeave, true}};
-}
-
-std::optional<std::string> text_in(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  if (found == json.end() || !found->is_string()) return std::nullopt;
-  return found->get<std::string>();
-}
-
-std::optional<std::uint32_t> number_in(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  if (found == json.end() || !found->is_number_unsigned()) return std::nullopt;
-  const auto number = found->get<std::uint64_t>();
-  if (number > std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
-  return static_cast<std::uint32_t>(number);
 }
 
 }  // namespace
@@ -72,7 +63,10 @@ absl::StatusOr<Word> decode_word(std::string_view text) {
   if (suspect && why) return Suspicion{.address = *suspect, .why = *why};
   const std::optional<std::uint32_t> arrived = number_in(json, kArrived);
   const std::optional<std::string> host = text_in(json, kHost);
-  if (arrived && host) return Arrival{.pid = *arrived, .host = *host};
+  const std::optional<std::string> machine = text_in(json, kMachine);
+  if (arrived && host && machine) {
+    return Arrival{.pid = *arrived, .host = *host, .machine = *machine, .takes = number_in(json, kTakes)};
+  }
   if (const auto wants = text_in(json, kWantsToJoin)) return WantsToJoin{.address = *wants};
   if (const auto joined = text_in(json, kHasJoined)) return HasJoined{.address = *joined};
   if (json.contains(kWantsToLeave)) return WantsToLeave{};

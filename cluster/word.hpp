@@ -1,8 +1,9 @@
 // What a process says to whoever decides about configurations, where there is no store that it could put it
-// into (stored_configuration.hpp).
+// into (stored_configuration.hpp). order.hpp has what it is told.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -18,10 +19,13 @@ struct Suspicion {
 
   bool operator==(const Suspicion&) const = default;
 };
-/// This process has come while the job runs, in the place of one that has died.
+/// This process has come while the job runs: in the place of one that has died, or as another one.
 struct Arrival {
   std::uint32_t pid = 0;
-  std::string host;  ///< its name, for people
+  std::string host;     ///< its name, for people
+  std::string machine;  ///< which host that is; equal for two processes if they share one
+  /// Of one that nobody has asked for: so many servers its host is to take; nullopt: its share.
+  std::optional<std::uint32_t> takes = std::nullopt;
 
   bool operator==(const Arrival&) const = default;
 };

@@ -48,6 +48,7 @@ constexpr std::size_t kMostNamed = 8;              // of those that have not com
 constexpr std::size_t kMostHeldBytes = std::size_t{16} << 20;
 constexpr auto kIntroduction = milliseconds(10000);  // from a connection to its first line
 constexpr std::size_t kMostNewcomers = 64;           // in addition to the job's own
+constexpr std::uint32_t kAnotherRank = UINT32_MAX;   // of one that joins, and has none yet
 
 /// At all addresses of this host, unless it alone is meant: its own name may mean a loopback address here,
 /// and another one elsewhere.
@@ -160,6 +161,22 @@ class NetworkRendezvous::Talk {
     }
     return fences_passed_ < goal ? trouble_ : absl::OkStatus();
   }
+  /// The rank that rank 0 gives to one that joins. Errors as of fence().
+  absl::StatusOr<std::uint32_t> wait_for_place(milliseconds patience, const Stopped& stopped) {
+    const auto deadline = Clock::now() + patience;
+    std::unique_lock lock(mutex_);
+    while (!place_ && trouble_.ok()) {
+      if (Clock::now() >= deadline)
+        return absl::DeadlineExceededError("rank 0 has not answered whether this process may join its job");
+      changed_.wait_for(lock, kFenceSlice);
+      lock.unlock();  // it may be the caller's
+      const bool stop = stopped();
+      lock.lock();
+      if (stop) return absl::CancelledError("stopped");
+    }
+    if (!place_) return trouble_;
+    return *place_;
+  }
   absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) {
     const std::lock_guard lock(mutex_);
     return notes_.get(rank, key);
@@ -183,6 +200,11 @@ class NetworkRendezvous::Talk {
   }
   virtual void outlive(const std::vector<std::uint32_t>& /*ranks*/) {}
   virtual void tell(const std::string& /*news*/) {}
+  virtual void tell_one(std::uint32_t /*rank*/, const std::string& /*news*/) {}
+  std::uint32_t keep_place() {
+    const std::lock_guard lock(mutex_);
+    return on_keep_place();
+  }
   virtual void dismiss(std::uint32_t /*rank*/, const std::string& /*why*/) {}
   virtual void release(std::uint32_t /*rank*/) {}
 
@@ -194,6 +216,8 @@ class NetworkRendezvous::Talk {
   virtual void on_time(TimePoint now) = 0;
   /// Also what could not be sent before.
   [[nodiscard]] virtual bool try_to_say_all() = 0;
+  /// See PeerNews::keep_place().
+  virtual std::uint32_t on_keep_place() { return 0; }
 
   /// This process hears that.
   void hear(std::string_view line) {
@@ -212,6 +236,8 @@ class NetworkRendezvous::Talk {
       if (listener_.on_news) listener_.on_news(*news);
     } else if (const auto reason = text_in(object, "dismissed")) {
       end_this_process(", and its job goes on without it", *reason);
+    } else if (const auto place = number_in(object, "place")) {
+      place_ = place;
     } else if (const auto before = number_in(object, "late")) {
       incarnation_ = *before;
     } else if (object.is_object() && object.contains("bye")) {
@@ -290,7 +316,8 @@ class NetworkRendezvous::Talk {
   std::uint64_t fences_passed_ = 0;
   std::string missing_;
   std::uint32_t incarnation_ = 0;
-  absl::Status trouble_;  ///< why no fence can be passed any more
+  std::optional<std::uint32_t> place_;  ///< that rank 0 has given to this process, which joins
+  absl::Status trouble_;                ///< why no fence can be passed any more
   std::optional<TimePoint> dies_at_;
   std::atomic<bool> is_leaving_ = false;
   std::thread thread_;
@@ -305,6 +332,7 @@ class NetworkRendezvous::Host final : public Talk {
   void outlive(const std::vector<std::uint32_t>& ranks) override {
     ask([this, ranks] {
       for (const std::uint32_t rank : ranks) seats_[rank].is_outlived = true;
+      takes_others_ = true;
     });
   }
   void tell(const std::string& news) override {
@@ -312,6 +340,13 @@ class NetworkRendezvous::Host final : public Talk {
       const std::string line = line_of({{"news", news}});
       tell_all(line);
       hear(line);
+    });
+  }
+  void tell_one(std::uint32_t rank, const std::string& news) override {
+    ask([this, rank, news] {
+      const std::string line = line_of({{"news", news}});
+      if (rank == 0) return hear(line);
+      if (seats_[rank].wire && !seats_[rank].is_dismissed) seats_[rank].wire->say(line);
     });
   }
   void dismiss(std::uint32_t rank, const std::string& why) override {
@@ -343,7 +378,7 @@ class NetworkRendezvous::Host final : public Talk {
     Wire wire;
     TimePoint deadline;
     bool is_refused = false;
-    std::optional<std::uint32_t> waits_for = std::nullopt;  ///< until that rank's process is gone
+    std::optional<std::uint32_t> waits_for = std::nullopt;  ///< until that rank's place is free
     std::vector<std::string> lines = {};                    ///< that it has said while it waits
   };
 
@@ -397,14 +432,15 @@ class NetworkRendezvous::Host final : public Talk {
   /// By its first line. False: it stays a newcomer, until it goes, or has a place.
   bool introduce(Newcomer& newcomer) {
     const json object = json::parse(newcomer.lines.front(), nullptr, false);
-    const std::optional<std::uint32_t> rank = number_in(object, "rank");
+    const bool joins = object.is_object() && object.contains("joins");
+    const std::optional<std::uint32_t> rank = joins ? kAnotherRank : number_in(object, "rank");
     const std::string why = obstacle(rank, number_in(object, "size"));
     if (!why.empty()) {
       refuse(newcomer, why);
       return false;
     }
     newcomer.lines.erase(newcomer.lines.begin());
-    if (!is_free(seats_[*rank])) {
+    if (!is_free(*rank)) {
       newcomer.waits_for = rank;
       newcomer.deadline = Clock::now() + options_.before_place_is_free;
       return false;
@@ -415,9 +451,24 @@ class NetworkRendezvous::Host final : public Talk {
 
   /// A place of one that is gone is free when the run goes on without it: what is decided about that one must
   /// not be taken for a decision about this one.
-  [[nodiscard]] static bool is_free(const Seat& seat) { return !seat.has_come || seat.is_dismissed; }
+  [[nodiscard]] bool is_free(std::uint32_t rank) const {
+    if (rank == kAnotherRank) return takes_others_;
+    return !seats_[rank].has_come || seats_[rank].is_dismissed;
+  }
+
+  std::uint32_t on_keep_place() override {
+    // As one whose process is gone: another one may come.
+    seats_.push_back({.wire = std::nullopt,
+                      .has_come = true,
+                      .has_left = true,
+                      .is_outlived = true,
+                      .is_dismissed = true});
+    return static_cast<std::uint32_t>(seats_.size() - 1);
+  }
 
   void seat(Newcomer& newcomer, std::uint32_t rank) {
+    const bool joins = rank == kAnotherRank;
+    if (joins) rank = on_keep_place();
     Seat& seat = seats_[rank];
     const std::uint32_t incarnation = seat.has_come ? seat.incarnation + 1 : 0;
     if (seat.wire)
@@ -426,6 +477,7 @@ class NetworkRendezvous::Host final : public Talk {
                 .has_come = true,
                 .is_outlived = seat.is_outlived,
                 .incarnation = incarnation};
+    if (joins) seat.wire->say(line_of({{"place", rank}}));
     if (seat.is_late()) seat.wire->say(line_of({{"late", incarnation}}));
     seat.wire->say(last_words_);
     for (const std::string& line : newcomer.lines) on_line(rank, line);
@@ -446,13 +498,20 @@ class NetworkRendezvous::Host final : public Talk {
     if (!rank || !size) return "it did not say which process it is";
     if (*size != options_.size)
       return fmt::format("it was told of {} processes, and rank 0 of {}", *size, options_.size);
-    if (*rank == 0 || *rank >= *size) return fmt::format("its rank is {}, of {} processes", *rank, *size);
+    const bool ends = has_lacked_ || has_ended_;
+    if (*rank == kAnotherRank) return ends ? "the job ends" : "";
+    if (*rank == 0 || *rank >= seats_.size())
+      return fmt::format("its rank is {}, of {} processes", *rank, *size);
     if (!seats_[*rank].has_come) return {};
     if (!seats_[*rank].is_outlived) return another_has_come(*rank);
     if (seats_[*rank].has_said_goodbye) return fmt::format("rank {} has left the job", *rank);
-    return has_lacked_ || has_ended_ ? "the job ends" : "";
+    return ends ? "the job ends" : "";
   }
   [[nodiscard]] std::string another_has_come(std::uint32_t rank) const {
+    if (rank == kAnotherRank) {
+      return "the job has not begun, or takes no other processes: expected its processes to be started with "
+             "--elastic or --replicas";
+    }
     return fmt::format("another process has come as rank {} ({})", rank, name_of(rank));
   }
 
@@ -552,7 +611,7 @@ class NetworkRendezvous::Host final : public Talk {
 
   void give_places() {
     std::erase_if(newcomers_, [&](Newcomer& each) {
-      if (!each.waits_for || !is_free(seats_[*each.waits_for])) return false;
+      if (!each.waits_for || !is_free(*each.waits_for)) return false;
       seat(each, *each.waits_for);
       return true;
     });
@@ -561,7 +620,7 @@ class NetworkRendezvous::Host final : public Talk {
   void remind() {
     std::string missing;
     std::size_t count = 0;
-    for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) {
+    for (std::uint32_t rank = 0; rank < board_.size(); ++rank) {
       if (board_.is_at_fence(rank)) continue;
       if (++count <= kMostNamed) missing += fmt::format("{}rank {}", missing.empty() ? "" : ", ", rank);
     }
@@ -618,11 +677,12 @@ class NetworkRendezvous::Host final : public Talk {
   }
 
   FenceBoard board_;
-  std::vector<Seat> seats_;  ///< by rank
+  std::vector<Seat> seats_;  ///< by rank; also of processes that are added
   std::deque<Newcomer> newcomers_;
   std::deque<Wire> former_;     ///< of those that were dismissed, and whose places others have
   bool is_waited_for_ = false;  ///< some are at a fence, and not all
   TimePoint next_reminder_{};
+  bool takes_others_ = false;  ///< processes may be added
   bool has_lacked_ = false;
   bool has_ended_ = false;  ///< all were told to
   std::string last_words_;  ///< about the end, for those who come later
@@ -634,7 +694,8 @@ class NetworkRendezvous::Guest final : public Talk {
   Guest(const Options& options, std::unique_ptr<transport::Transport> transport,
         std::unique_ptr<Connection> connection)
       : Talk(options, std::move(transport)), wire_(std::move(connection)) {
-    say(line_of({{"rank", options.rank}, {"size", options.size}}));
+    say(options.joins ? line_of({{"joins", true}, {"size", options.size}})
+                      : line_of({{"rank", options.rank}, {"size", options.size}}));
   }
 
  private:
@@ -666,7 +727,7 @@ absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const
       {.secret = options.secret, .tls = options.tls, .max_message_bytes = kMessageBytes});
   if (!made.ok()) return made.status();
   std::unique_ptr<Talk> talk;
-  if (options.rank == 0) {
+  if (options.rank == 0 && !options.joins) {
     const absl::Status listens = listen_at(**made, options.place);
     if (!listens.ok()) return listens;
     talk = std::make_unique<Host>(options, *std::move(made));
@@ -695,8 +756,14 @@ absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const
     talk = std::make_unique<Guest>(options, *std::move(made), *std::move(connection));
   }
   talk->start();
-  std::unique_ptr<NetworkRendezvous> joined(new NetworkRendezvous(options, std::move(talk)));
-  if (options.rank == 0) {
+  absl::StatusOr<std::uint32_t> rank = options.rank;
+  if (options.joins) rank = talk->wait_for_place(patience, stopped);
+  if (!rank.ok()) {
+    talk->leave();
+    return rank.status();
+  }
+  std::unique_ptr<NetworkRendezvous> joined(new NetworkRendezvous(options, *rank, std::move(talk)));
+  if (*rank == 0) {
     // Beside the rest: the system may ask servers of names that do not answer.
     joined->doubting_.begin([place = options.place] {
       if (const std::string doubt = doubt_about(place); !doubt.empty())
@@ -707,8 +774,8 @@ absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const
   return joined;
 }
 
-NetworkRendezvous::NetworkRendezvous(const Options& options, std::unique_ptr<Talk> talk)
-    : PeerRendezvous(options.rank, options.size), secret_(options.secret), talk_(std::move(talk)) {}
+NetworkRendezvous::NetworkRendezvous(const Options& options, std::uint32_t rank, std::unique_ptr<Talk> talk)
+    : PeerRendezvous(rank, options.size), secret_(options.secret), talk_(std::move(talk)) {}
 
 NetworkRendezvous::~NetworkRendezvous() {
   talk_->leave();
@@ -745,6 +812,14 @@ void NetworkRendezvous::outlive(const std::vector<std::uint32_t>& ranks) {
 
 void NetworkRendezvous::tell(const std::string& news) {
   talk_->tell(news);
+}
+
+void NetworkRendezvous::tell_one(std::uint32_t rank, const std::string& news) {
+  talk_->tell_one(rank, news);
+}
+
+std::uint32_t NetworkRendezvous::keep_place() {
+  return talk_->keep_place();
 }
 
 void NetworkRendezvous::say(const std::string& word) {

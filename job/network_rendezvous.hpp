@@ -3,12 +3,13 @@
 // notice when one dies. They speak as fence_board.hpp has it, and:
 //
 //   a process   {"rank": r, "size": n}  first
+//               {"joins": true, "size": n}  first, of one that is added while the job runs
 //               {"abort": why}          all are to end
 //               {"word": text}          to rank 0 (peer_news.hpp)
 //               {"bye": true}           it ends on purpose
-//   rank 0      {"late": n}             to a process that comes in the place of one that was dismissed, as
-//   the
-//                                       n-th after the first
+//   rank 0      {"place": r}            to a process that is added: its rank
+//               {"late": n}             to a process that comes in the place of one that was dismissed, as the
+//                                       n-th after the first; 1 to one that is added
 //               {"missing": ranks}      now and then, while a fence lacks some
 //               {"refused": why}        to a process that cannot be of this job
 //               {"end": why}            all are to end
@@ -44,8 +45,11 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
     /// Where rank 0 can be reached. It listens at all addresses of its host, unless this is one of the
     /// loopback interface ("localhost", 127.0.0.1, ::1).
     transport::HostPort place;
+    /// Ranks from `size` on are those of processes that are added while the job runs.
     std::uint32_t rank = 0;
-    std::uint32_t size = 1;                                     ///< REQUIRES: rank < size
+    std::uint32_t size = 1;  ///< of the job at its beginning
+    /// It is added while the job runs, and rank 0 says which rank it has.
+    bool joins = false;
     std::shared_ptr<const transport::Secret> secret = nullptr;  ///< nullptr: whoever comes may take part
     bool tls = false;  ///< what they say is encrypted; the same for all, and it needs a secret
     /// Those who lose one that has not said that it ends do not end at once: each may find out for itself,
@@ -88,6 +92,8 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   void listen(Listener listener) override;
   void outlive(const std::vector<std::uint32_t>& ranks) override;
   void tell(const std::string& news) override;
+  void tell_one(std::uint32_t rank, const std::string& news) override;
+  std::uint32_t keep_place() override;
   void say(const std::string& word) override;
   void dismiss(std::uint32_t rank, const std::string& why) override;
   void release(std::uint32_t rank) override;
@@ -96,7 +102,7 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   class Talk;
   class Host;
   class Guest;
-  NetworkRendezvous(const Options& options, std::unique_ptr<Talk> talk);
+  NetworkRendezvous(const Options& options, std::uint32_t rank, std::unique_ptr<Talk> talk);
 
   const std::shared_ptr<const transport::Secret> secret_;
   const std::unique_ptr<Talk> talk_;

@@ -30,10 +30,16 @@ class PeerNews {
   /// listener ends it: when the call returns, no function of the one before will be called.
   virtual void listen(Listener listener) = 0;
   /// Rank 0: from now on the end of one of these processes is not the end of all. When one has been
-  /// dismissed, another process of its rank may come (PeerRendezvous::is_late()).
+  /// dismissed, another process of its rank may come (PeerRendezvous::is_late()). And others may be added,
+  /// with ranks after those of the job's beginning, whose end is not the end of all either.
   virtual void outlive(const std::vector<std::uint32_t>& ranks) = 0;
   /// Rank 0: all are told so, in the order of the calls.
   virtual void tell(const std::string& news) = 0;
+  /// Rank 0: that process is told so, if it is there; what it is told comes in the order of the calls, also
+  /// of those of tell().
+  virtual void tell_one(std::uint32_t rank, const std::string& news) = 0;
+  /// Rank 0: a process will be added, with the rank that this returns.
+  virtual std::uint32_t keep_place() = 0;
   /// To rank 0.
   virtual void say(const std::string& word) = 0;
   /// Rank 0: the process has no place in the job any more. It is told so if it can be reached, now or later,

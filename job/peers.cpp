@@ -136,12 +136,19 @@ absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environme
   const bool is_numbered = options.rank || options.processes;
   // Who exports MASTER_ADDR in a script for srun still means srun; but srun may have started torchrun.
   const bool is_torchrun = variable("TORCHELASTIC_RUN_ID") != nullptr;
-  if (!is_said && !is_numbered && !is_torchrun && variable("PMIX_RANK") != nullptr)
+  const absl::Status joins_nobody =
+      options.joins
+          ? absl::InvalidArgumentError("--join: expected --rendezvous HOST:PORT, where rank 0 of the job is")
+          : absl::OkStatus();
+  if (!is_said && !is_numbered && !is_torchrun && variable("PMIX_RANK") != nullptr) {
+    RETURN_IF_ERROR(joins_nobody);
     return Meeting{.way = Meeting::Way::kPmix};
+  }
   const absl::StatusOr<std::optional<transport::HostPort>> place = place_of(options, variable);
   if (!place.ok()) return place.status();
   const std::optional<StartedAs> started = started_as(variable);
   if (!*place) {
+    RETURN_IF_ERROR(joins_nobody);
     if (is_numbered)
       return absl::InvalidArgumentError(
           "--process and --processes are for --rendezvous HOST:PORT, where rank 0 is");
@@ -155,12 +162,25 @@ absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environme
       const auto number = number_in_variable(variable, name);
       if (!number.ok()) return number.status();
     }
-    if (!is_numbered && !started) return Meeting{};
+    if (!is_numbered && !started && !options.joins) return Meeting{};
   }
   const absl::StatusOr<std::uint32_t> processes =
       required(options.processes, started ? std::optional(started->processes) : std::nullopt,
                "how many processes has the job", "--processes N", "torchrun (WORLD_SIZE), srun and mpiexec");
   if (!processes.ok()) return processes.status();
+  if (options.joins && (!options.rank || *options.rank >= *processes)) {
+    return Meeting{.way = Meeting::Way::kNetwork,
+                   .place = **place,
+                   .rank = options.rank.value_or(0),
+                   .joins = !options.rank,
+                   .processes = *processes};
+  }
+  if (options.joins) {
+    return absl::InvalidArgumentError(
+        fmt::format("--join and --process {}: rank 0 finds a rank for a process that joins, and {} processes "
+                    "have the first ones",
+                    *options.rank, *processes));
+  }
   if (*processes == 1 && options.rank.value_or(0) == 0) return Meeting{};
   const absl::StatusOr<std::uint32_t> rank =
       required(options.rank, started ? started->rank : std::nullopt, "which of the processes is this",
@@ -192,6 +212,7 @@ absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const Meeting& meetin
           NetworkRendezvous::join({.place = meeting.place,
                                    .rank = meeting.rank,
                                    .size = meeting.processes,
+                                   .joins = meeting.joins,
                                    .secret = *std::move(secret),
                                    .tls = options.tls,
                                    .show = options.show},

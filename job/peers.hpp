@@ -26,6 +26,9 @@ struct PeerOptions {
   std::string rendezvous;
   std::optional<std::uint32_t> rank = std::nullopt;
   std::optional<std::uint32_t> processes = std::nullopt;
+  /// It is added to a job that runs: to one of `processes` at its beginning. `rank`: the place that rank 0
+  /// keeps for it; nullopt: rank 0 finds one, whatever variables say.
+  bool joins = false;
   std::string secret_file;  ///< empty: VERBENA_SECRET_FILE
   bool no_secret = false;   ///< or VERBENA_NO_SECRET=1
   bool tls = false;         ///< they meet encrypted, so that there has to be a secret
@@ -42,6 +45,7 @@ struct Meeting {
   // kNetwork:
   transport::HostPort place = {};
   std::uint32_t rank = 0;
+  bool joins = false;  ///< rank 0 says which rank it has
   std::uint32_t processes = 1;
 };
 /// INVALID_ARGUMENT names what is missing, or cannot be.

@@ -27,7 +27,8 @@ class Rendezvous {
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  [[nodiscard]] std::uint32_t rank() const { return rank_; }  ///< of this process, 0 ≤ rank() < size()
+  /// Of this process: 0 ≤ rank() < size(), unless it is added (PeerRendezvous::is_late()).
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t size() const { return size_; }
 
   /// The secret that all processes have who can come here; nullptr: they have none in common, or it is not
@@ -61,7 +62,8 @@ class PeerRendezvous : public Rendezvous {
   /// nullptr: when one of the processes dies, all end.
   virtual PeerNews* news() { return nullptr; }
   /// How many processes have had this rank before. More than 0: the job runs already, and this process has
-  /// come in the place of one that has died. Known after the first fence.
+  /// come in the place of one that has died, or is added, with a rank from size() on. Known after the first
+  /// fence.
   [[nodiscard]] virtual std::uint32_t incarnation() const { return 0; }
   /// Then it meets nobody, and hears at each fence what those have told one another who have met.
   [[nodiscard]] bool is_late() const { return incarnation() > 0; }

@@ -572,7 +572,7 @@ absl::Status Server::check_copies(TableShard& shard) const {
   if (fixed == nullptr) {
     return absl::UnimplementedError(fmt::format(
         "table \"{}\": the rows of dynamic tables change without their server's knowledge, so that there "
-        "are no copies of them: open it as a static one, or run without copies of servers",
+        "are no copies of them: open it as a static one, or run without --replicas and --elastic",
         table.name));
   }
   if (table.eviction != protocol::kEvictNever && !fixed->rules.holds_updates_back) {

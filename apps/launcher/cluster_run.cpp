@@ -27,6 +27,7 @@
 #include "apps/launcher/rank_chains.hpp"
 #include "apps/launcher/resume_notes.hpp"
 #include "apps/launcher/roles.hpp"
+#include "apps/launcher/started_processes.hpp"
 #include "apps/launcher/told_configuration.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
@@ -47,6 +48,11 @@ constexpr const char* kPlan = "verbena.plan";
 /// The checkpoint that rank 0 has found for all, behind a letter, so that no value is empty.
 constexpr const char* kResume = "verbena.resume";
 constexpr std::string_view kFrom = "@";
+/// Who ends several processes at once may ask one that another one has started twice: itself, and through
+/// that one.
+constexpr auto kSameRequest = std::chrono::seconds(1);
+/// For those that this process has started, after the run. One that comes too late would look for rank 0.
+constexpr std::chrono::milliseconds kPatienceWithStarted(10'000);
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -79,6 +85,9 @@ class ClusterProcess {
   [[nodiscard]] bool leads() const { return rank() == 0; }
   /// See PeerRendezvous::is_late().
   [[nodiscard]] bool is_late() const { return cluster_.rendezvous.is_late(); }
+  /// It was none of those at the job's beginning: then it is a server or a copy.
+  [[nodiscard]] bool is_added() const { return rank() >= cluster_.rendezvous.size(); }
+  [[nodiscard]] bool is_server() const { return is_added() || others_.members[rank()].server; }
   bool stopped();
   absl::Status fence() {
     return cluster_.rendezvous.fence(job::kMeetingPatience, [this] { return stopped(); });
@@ -93,6 +102,7 @@ class ClusterProcess {
     return cluster_.rendezvous.news() != nullptr && apps::replaces_workers(application_, run_.job);
   }
   [[nodiscard]] absl::Status take_own_host();
+  [[nodiscard]] absl::StatusOr<std::uint32_t> server_number();
   [[nodiscard]] std::string plan() const;
   absl::Status prepare();
   absl::Status decide_transport();
@@ -100,6 +110,7 @@ class ClusterProcess {
   [[nodiscard]] absl::Status check_memory_here() const;
   [[nodiscard]] bool asks_to_leave(int signal);
   absl::StatusOr<ProcessJobs> make_jobs(const Role& role, const std::atomic<bool>& stop);
+  int meet_and_train();
   int train();
   int train(std::thread& listening);
   [[noreturn]] void abort(const absl::Status& why);
@@ -113,10 +124,14 @@ class ClusterProcess {
   const ClusterOptions& cluster_;
   int signal_ = 0;  ///< a signal that came before the jobs began
   bool has_asked_to_leave_ = false;
+  std::chrono::steady_clock::time_point asked_to_leave_at_ = {};
+  bool has_stepped_aside_ = false;
   /// All processes know that rank 0 has found an error. They meet once more after it has printed the error,
   /// because mpirun ends all processes when the first one leaves.
   bool called_off_ = false;
   Others others_;
+  const std::string own_host_ = job::host_identity();
+  StartedProcesses started_;
   std::string leaders_address_;
   std::unique_ptr<RunOutputs> outputs_;            ///< rank 0's
   std::unique_ptr<HostsSuccession> succession_;    ///< rank 0's, if servers have copies
@@ -144,6 +159,13 @@ int ClusterProcess::end_early(const absl::Status& status) {
 }
 
 int ClusterProcess::run() {
+  const int status = meet_and_train();
+  if (cluster_.rendezvous.ends_this_process()) return status;  // and they go on
+  started_.wait(cluster_.signals, has_stepped_aside_ ? std::nullopt : std::optional(kPatienceWithStarted));
+  return status;
+}
+
+int ClusterProcess::meet_and_train() {
   absl::Status verdict = share_out(cluster_.rendezvous.size(), run_);
   decide_consistency(run_.job, application_, /*is_one_node=*/false);
   if (verdict.ok() && cluster_.rendezvous.news() == nullptr) verdict = check_no_replicas(run_.job);
@@ -198,11 +220,11 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
 /// What all processes must have been told alike, or they would wait for what none of them does.
 std::string ClusterProcess::plan() const {
   const JobOptions& job = run_.job;
-  return fmt::format("{} --servers {}{} --workers {} --threads {} --consistency {} --transport {}{}",
+  return fmt::format("{} --servers {}{}{} --workers {} --threads {} --consistency {} --transport {}{}",
                      std::string(application_.name()), job.servers,
-                     job.replicas == 0 ? "" : fmt::format(" --replicas {}", job.replicas), job.workers,
-                     job.threads, job.consistency, job.transport.transport,
-                     job.transport.tls ? " --tls" : "");
+                     job.replicas == 0 ? "" : fmt::format(" --replicas {}", job.replicas),
+                     job.elastic ? " --elastic" : "", job.workers, job.threads, job.consistency,
+                     job.transport.transport, job.transport.tls ? " --tls" : "");
 }
 
 absl::Status ClusterProcess::learn_of_others() {
@@ -238,7 +260,8 @@ absl::Status ClusterProcess::learn_of_others() {
     others_.names.push_back(name->substr(space + 1));
     others_.members.push_back(
         {.name = fmt::format("(rank {}, pid {} on {})", other, name->substr(0, space), others_.names.back()),
-         .server = other < run_.job.server_processes()});
+         .server = other < run_.job.server_processes(),
+         .host = others_.names.back()});
     static_cast<void>(absl::SimpleAtoi(name->substr(0, space), &others_.members.back().pid));
   }
   learn_chains();
@@ -286,19 +309,28 @@ absl::Status ClusterProcess::share_configurations() {
   if (cluster_.rendezvous.news() == nullptr) return absl::OkStatus();
   job::PeerNews& news = *cluster_.rendezvous.news();
   if (!leads()) {
-    if (run_.job.replicas > 0) told_ = std::make_unique<ToldConfiguration>(others_.chains, news);
+    if (run_.job.can_move_servers()) {
+      told_ = std::make_unique<ToldConfiguration>(others_.chains, news);
+      told_->start_others_by([this](std::uint32_t rank) { started_.start(rank); });
+    }
     if (is_late()) {
-      news.say(cluster::encode(
-          cluster::Arrival{.pid = static_cast<std::uint32_t>(::getpid()), .host = host_name()}));
+      news.say(cluster::encode(cluster::Arrival{.pid = static_cast<std::uint32_t>(::getpid()),
+                                                .host = host_name(),
+                                                .machine = own_host_,
+                                                .takes = run_.takes_servers}));
     }
     return absl::OkStatus();
   }
   if (replaces_workers()) RETURN_IF_ERROR(let_others_replace_workers());
-  if (run_.job.replicas == 0) {
+  if (!run_.job.can_move_servers()) {
     if (replacement_ != nullptr) news.listen(replacement_->listener());
     return absl::OkStatus();
   }
-  absl::StatusOr<std::unique_ptr<HostsSuccession>> succession = HostsSuccession::make(others_.chains, news);
+  std::vector<HostsSuccession::HostOfRank> hosts;
+  for (std::size_t other = 0; other < others_.hosts.size(); ++other)
+    hosts.push_back({.machine = others_.hosts[other], .name = others_.names[other]});
+  absl::StatusOr<std::unique_ptr<HostsSuccession>> succession =
+      HostsSuccession::make(others_.chains, hosts, news);
   if (!succession.ok()) return succession.status();
   succession_ = *std::move(succession);
   leader_->survive_by(*succession_);
@@ -307,6 +339,7 @@ absl::Status ClusterProcess::share_configurations() {
       replacement_ == nullptr ? succession_->listener()
                               : both(succession_->listener(), replacement_->listener()),
       [this](const cluster::Configuration& first) { succession_->begin(first); });
+  told_->start_others_by([this](std::uint32_t rank) { started_.start(rank); });
   return absl::OkStatus();
 }
 
@@ -336,7 +369,8 @@ absl::Status ClusterProcess::prepare() {
   if (!outputs.ok()) return outputs.status();
   outputs_ = *std::move(outputs);
   absl::StatusOr<std::unique_ptr<Leader>> leader =
-      Leader::listen(others_.one_host(), others_.members, run_.job.transport.secret, run_.job.transport.tls);
+      Leader::listen(!run_.job.transport.has_other_hosts, others_.members, run_.job.transport.secret,
+                     run_.job.transport.tls);
   if (!leader.ok()) return leader.status();
   leader_ = *std::move(leader);
   RETURN_IF_ERROR(share_configurations());
@@ -345,7 +379,8 @@ absl::Status ClusterProcess::prepare() {
 
 absl::Status ClusterProcess::decide_transport() {
   TransportOptions& chosen = run_.job.transport;
-  chosen.has_other_hosts = !others_.one_host();
+  // Where servers move, other hosts may come.
+  chosen.has_other_hosts = !others_.one_host() || run_.job.elastic;
   if (chosen.transport == kAutoTransport && chosen.has_other_hosts) {
     const absl::StatusOr<const transport::Backend*> common =
         transport::common_backend(transport::Reach::kHosts, others_.usable);
@@ -367,20 +402,22 @@ absl::Status ClusterProcess::decide_transport() {
 /// Until now this process has gone by what the one whose place it takes had told, to decide what all others
 /// have decided.
 absl::Status ClusterProcess::take_own_host() {
-  const std::string own = job::host_identity();
-  if (others_.one_host() && others_.hosts[rank()] != own) {
+  const TransportOptions& chosen = run_.job.transport;
+  const bool needs_their_host = !chosen.has_other_hosts || is_decided_for(chosen, transport::Reach::kHost);
+  if (needs_their_host && others_.hosts[0] != own_host_) {
     return absl::InvalidArgumentError(
         fmt::format("rank {} joins a job whose processes share a host, and is on another one ({}, not {}): "
-                    "expected the same host, user and network namespace",
-                    rank(), host_name(), others_.names[rank()]));
+                    "expected the same host, user and network namespace, or a job that was begun with "
+                    "--elastic and a transport between hosts",
+                    rank(), host_name(), others_.names[0]));
   }
-  others_.hosts[rank()] = own;
+  if (!is_added()) others_.hosts[rank()] = own_host_;
   return absl::OkStatus();
 }
 
 absl::Status ClusterProcess::open_link() {
   absl::StatusOr<std::unique_ptr<LeaderLink>> link = LeaderLink::connect(
-      leaders_address_, rank(), others_.hosts[0] == others_.hosts[rank()], *run_.job.transport.secret,
+      leaders_address_, rank(), others_.hosts[0] == own_host_, *run_.job.transport.secret,
       job::kMeetingPatience, [this] { return stopped(); }, run_.job.transport.tls);
   if (!link.ok()) return link.status();
   link_ = *std::move(link);
@@ -388,10 +425,10 @@ absl::Status ClusterProcess::open_link() {
 }
 
 absl::Status ClusterProcess::check_memory_here() const {
-  std::uint32_t servers = 0;
+  std::uint32_t servers = is_added() ? 1 : 0;
   std::uint32_t workers = 0;
   for (std::size_t other = 0; other < others_.hosts.size(); ++other) {
-    if (others_.hosts[other] != others_.hosts[rank()]) continue;
+    if (others_.hosts[other] != own_host_) continue;
     ++(others_.members[other].server ? servers : workers);
   }
   return check_memory(run_.job, servers, workers);
@@ -399,7 +436,7 @@ absl::Status ClusterProcess::check_memory_here() const {
 
 absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const std::atomic<bool>& stop) {
   RETURN_IF_ERROR(check_memory_here());
-  if (others_.members[rank()].server) return server_jobs(role, *link_, stop);
+  if (is_server()) return server_jobs(role, *link_, stop);
   return cluster_.worker_jobs(role, *link_, stop);
 }
 
@@ -407,8 +444,13 @@ absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const st
 /// place yet just ends, and so does one that the others end.
 bool ClusterProcess::asks_to_leave(int signal) {
   if (cluster_.rendezvous.ends_this_process()) return false;
-  const bool may_leave = told_ != nullptr && others_.members[rank()].server && !leads() && told_->has_place();
-  if (!may_leave || signal != SIGTERM || std::exchange(has_asked_to_leave_, true)) return false;
+  started_.signal(signal);
+  const bool may_leave = told_ != nullptr && is_server() && !leads() && told_->has_place();
+  if (!may_leave || signal != SIGTERM) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (has_asked_to_leave_) return now < asked_to_leave_at_ + kSameRequest;
+  has_asked_to_leave_ = true;
+  asked_to_leave_at_ = now;
   told_->leave();
   return true;
 }
@@ -431,6 +473,15 @@ void ClusterProcess::abort(const absl::Status& why) {
   ::_exit(status);
 }
 
+/// See JobOptions::server_processes(). One that has come while the job runs has a number beyond these, of the
+/// server that rank 0 says.
+absl::StatusOr<std::uint32_t> ClusterProcess::server_number() {
+  if (!is_late()) return others_.numbers[rank()];
+  const absl::StatusOr<std::uint32_t> server = told_->wait_for_server([this] { return stopped(); });
+  if (!server.ok()) return server.status();
+  return *server + run_.job.servers * (1 + run_.job.replicas + rank());
+}
+
 int ClusterProcess::train(std::thread& listening) {
   if (leads()) {
     listening = std::thread([this] {
@@ -441,18 +492,21 @@ int ClusterProcess::train(std::thread& listening) {
       if (!heard.ok()) abort(heard);
     });
   }
+  const bool server = is_server();
+  const std::uint32_t first_worker = run_.job.server_processes();
+  // Before rank 0 has found something for this process to do, it does not listen to it.
+  const absl::StatusOr<std::uint32_t> number = server ? server_number() : rank() - first_worker;
+  if (!number.ok()) return end_early(number.status());
   if (const absl::Status linked = open_link(); !linked.ok()) {
     const int status = end_early(linked);
     if (!leads()) return status;
     cluster_.rendezvous.abort(status, "rank 0 cannot listen");
     ::_exit(status);
   }
-  const bool server = others_.members[rank()].server;
-  const std::uint32_t first_worker = run_.job.server_processes();
   job::AddressExchange addresses(cluster_.rendezvous, first_worker);
   const Role role{
       .job = run_.job,
-      .rank = server ? others_.numbers[rank()] : rank() - first_worker,
+      .rank = *number,
       .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, first_worker, rank()),
       .addresses = &addresses,
       .on_met =
@@ -473,7 +527,9 @@ int ClusterProcess::train(std::thread& listening) {
   } else {
     result.statuses.push_back(jobs.status());
   }
-  if (has_asked_to_leave_ && !told_->has_place() && !result.abandoned) return kExitOk;
+  const bool steps_aside = has_asked_to_leave_ || (told_ != nullptr && told_->steps_aside());
+  has_stepped_aside_ = steps_aside && !told_->has_place() && !result.abandoned;
+  if (has_stepped_aside_) return kExitOk;
   int status = report_result(result, *link_);
   if (!result.abandoned) addresses.give_up();  // after the report: who learns of it asks nobody why
   const auto cancelled = std::find_if(result.statuses.begin(), result.statuses.end(),

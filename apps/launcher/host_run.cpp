@@ -114,6 +114,7 @@ absl::Status prepare_host_run(RunOptions& run, Application& application) {
   if (run.baseline) run.job.replicas = 0;
   // There are no copies of rows that move.
   decide_consistency(run.job, application, !run.baseline && run.job.replicas == 0 && is_one_node(run.job));
+  if (run.job.elastic) RETURN_IF_ERROR(check_no_replicas(run.job));
   RETURN_IF_ERROR(check_all(application, run));
   if (application.iterations() == 0) {
     // Nothing is trained: so there is no work for several processes.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "apps/launcher/succession.hpp"
@@ -16,6 +17,9 @@
 namespace verbena::apps {
 namespace {
 
+/// From the order to start a process until it has come.
+constexpr auto kPatienceWithStart = std::chrono::seconds(15);
+
 cluster::TimePoint this_moment() {
   return std::chrono::steady_clock::now();
 }
@@ -23,18 +27,22 @@ cluster::TimePoint this_moment() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HostsSuccession>> HostsSuccession::make(const RankChains& chains,
+                                                                       const std::vector<HostOfRank>& hosts,
                                                                        job::PeerNews& news) {
   base::FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.valid()) return absl::ErrnoToStatus(errno, "no eventfd");
-  return std::unique_ptr<HostsSuccession>(new HostsSuccession(chains, news, std::move(bell)));
+  return std::unique_ptr<HostsSuccession>(new HostsSuccession(chains, hosts, news, std::move(bell)));
 }
 
-HostsSuccession::HostsSuccession(const RankChains& chains, job::PeerNews& news, base::FileDescriptor bell)
-    : news_(news), bell_(std::move(bell)) {
+HostsSuccession::HostsSuccession(const RankChains& chains, const std::vector<HostOfRank>& hosts,
+                                 job::PeerNews& news, base::FileDescriptor bell)
+    : news_(news), beginning_(static_cast<std::uint32_t>(hosts.size())), bell_(std::move(bell)) {
   for (std::uint32_t server = 0; server < chains.size(); ++server) {
     for (std::uint32_t copy = 0; copy < chains[server].size(); ++copy) {
-      processes_[chains[server][copy]] = {.copy = {.server = server, .copy = copy}};
+      const std::uint32_t rank = chains[server][copy];
+      processes_[rank] = {.copy = {.server = server, .copy = copy}, .host = hosts[rank]};
       next_copy_ = std::max(next_copy_, copy + 1);
+      copies_ = std::max(copies_, copy + 1);
     }
   }
 }
@@ -67,6 +75,10 @@ void HostsSuccession::add(Heard heard) {
     const std::lock_guard lock(mutex_);
     heard_.push_back(std::move(heard));
   }
+  ring();
+}
+
+void HostsSuccession::ring() {
   const std::uint64_t one = 1;
   (void)!::write(bell_.get(), &one, sizeof one);
 }
@@ -99,6 +111,7 @@ void HostsSuccession::tell(Host& host) {
   }
   for (const cluster::Suspicion& suspicion : suspicions) take_suspicion(suspicion, host);
   admit(host);  // who is gone may have kept another one from joining
+  go_on_with_moves(host);
 }
 
 void HostsSuccession::take_first() {
@@ -114,16 +127,12 @@ void HostsSuccession::take_first() {
 }
 
 void HostsSuccession::take(const Heard& heard, Host& host) {
-  const auto found = processes_.find(heard.rank);
   const auto* const word = std::get_if<cluster::Word>(&heard.what);
-  if (found == processes_.end()) {
-    // A worker's, that comes late.
-    if (word != nullptr && std::holds_alternative<cluster::Arrival>(*word)) tell_again();
-    return;
-  }
+  if (word != nullptr && std::holds_alternative<cluster::Arrival>(*word))
+    return arrive(heard.rank, std::get<cluster::Arrival>(*word), host);
+  const auto found = processes_.find(heard.rank);
+  if (found == processes_.end()) return;
   if (word == nullptr) return host.lose(heard.rank, "is gone: it crashed, was killed, or its host is gone");
-  if (const auto* const arrival = std::get_if<cluster::Arrival>(word))
-    return welcome(heard.rank, *arrival, host);
   if (std::holds_alternative<cluster::WantsToLeave>(*word)) return host.leave(heard.rank);
   if (!found->second.is_late) return;
   if (const auto* const wish = std::get_if<cluster::WantsToJoin>(word)) {
@@ -151,18 +160,216 @@ std::optional<std::uint32_t> HostsSuccession::rank_of(const ServerCopy& copy) co
   return found->first;
 }
 
-/// Of the server that the one before it was a copy of, which lacks one.
-void HostsSuccession::welcome(std::uint32_t rank, const cluster::Arrival& arrival, Host& host) {
+/// It comes because rank 0 has asked for it, in the place of one that is gone, or because somebody has added
+/// it.
+void HostsSuccession::arrive(std::uint32_t rank, const cluster::Arrival& arrival, Host& host) {
   if (rank == 0) return;
+  const auto known = processes_.find(rank);
+  if (known == processes_.end() && rank < beginning_) return tell_again();  // a worker's
+  if (known != processes_.end() && !known->second.is_gone) return;
+  Move* move = move_of(rank);
+  if (move == nullptr) move = plan_for(rank, arrival, host);
+  if (move == nullptr) {
+    news_.tell_one(rank, cluster::encode(cluster::IsNotNeeded{
+                             "no server lacks a copy, and no host has two more than this one would have"}));
+    news_.release(rank);  // it ends by itself
+    return;
+  }
+  move->state = Move::State::kJoins;
+  move->rank = rank;
+  move->to = {.machine = arrival.machine, .name = arrival.host};
+  const std::uint32_t server = move->server;
+  if (move->replaces && !processes_[*move->replaces].leaves)
+    host.show(fmt::format("{} begins", name_of(*move)));
+  welcome(rank, arrival, server, host);
+  news_.tell_one(rank, cluster::encode(cluster::BecomesCopy{server}));
+}
+
+void HostsSuccession::welcome(std::uint32_t rank, const cluster::Arrival& arrival, std::uint32_t server,
+                              Host& host) {
   Process& process = processes_[rank];
-  process = {.copy = {.server = process.copy.server, .copy = next_copy_++}, .is_late = true, .address = {}};
-  host.welcome(rank, {.name = fmt::format("copy {} of server {} (rank {}, pid {} on {})", process.copy.copy,
-                                          process.copy.server, rank, arrival.pid,
-                                          std::string(base::printable(arrival.host))),
-                      .server = true,
-                      .of_server = process.copy.server,
-                      .pid = arrival.pid,
-                      .copy = process.copy.copy});
+  process = {.copy = {.server = server, .copy = next_copy_++},
+             .host = {.machine = arrival.machine, .name = arrival.host},
+             .is_late = true};
+  host.welcome(rank,
+               {.name = fmt::format("copy {} of server {} (rank {}, pid {} on {})", process.copy.copy, server,
+                                    rank, arrival.pid, std::string(base::printable(arrival.host))),
+                .server = true,
+                .of_server = server,
+                .pid = arrival.pid,
+                .copy = process.copy.copy,
+                .host = std::string(base::printable(arrival.host))});
+}
+
+// ---- moves
+
+/// What every process has, or will have when the moves have ended that are under way or to come.
+std::vector<Holding> HostsSuccession::holdings() {
+  std::vector<Holding> all;
+  const std::optional<cluster::Controller::Chains> known = controller_.chains(this_moment());
+  if (!known) return all;
+  std::set<std::uint32_t> replaced;
+  for (const Move& move : moves_) {
+    if (move.replaces) replaced.insert(*move.replaces);
+  }
+  for (const std::vector<ServerCopy>& chain : known->servers) {
+    bool serves = true;
+    for (const ServerCopy& copy : chain) {
+      const std::optional<std::uint32_t> rank = rank_of(copy);
+      if (!rank || replaced.contains(*rank)) continue;
+      const Process& process = processes_[*rank];
+      all.push_back({.server = copy.server,
+                     .rank = *rank,
+                     .host = process.host.machine,
+                     .can_move = *rank != 0 && !process.leaves,
+                     .serves = std::exchange(serves, false)});
+    }
+  }
+  for (const Move& move : moves_) {
+    const bool serves = std::none_of(all.begin(), all.end(),
+                                     [&](const Holding& holding) { return holding.server == move.server; });
+    all.push_back({.server = move.server,
+                   .rank = move.rank,
+                   .host = move.to.machine,
+                   .can_move = false,
+                   .serves = serves});
+  }
+  return all;
+}
+
+void HostsSuccession::add_moves(const std::vector<Transfer>& transfers, const HostOfRank& to) {
+  const std::uint32_t plan = next_plan_++;
+  for (const Transfer& transfer : transfers)
+    moves_.push_back({.plan = plan, .server = transfer.server, .replaces = transfer.replaces, .to = to});
+}
+
+/// What a process is to do that nobody has asked for, as the first of its host's plan; nullptr: nothing.
+HostsSuccession::Move* HostsSuccession::plan_for(std::uint32_t rank, const cluster::Arrival& arrival,
+                                                 Host& host) {
+  const std::vector<Holding> all = holdings();
+  const HostOfRank to{.machine = arrival.machine, .name = arrival.host};
+  std::vector<Transfer> transfers;
+  if (const auto before = processes_.find(rank); before != processes_.end()) {
+    // It comes in the place of one that is gone.
+    const std::uint32_t server = before->second.copy.server;
+    const auto copies = std::count_if(all.begin(), all.end(),
+                                      [&](const Holding& holding) { return holding.server == server; });
+    if (static_cast<std::uint32_t>(copies) < copies_) {
+      transfers = {{.server = server, .replaces = std::nullopt}};
+    } else {  // another one has its server by now
+      transfers = share_of(arrival.machine, all, copies_, std::nullopt);
+      if (transfers.size() > 1) transfers.resize(1);
+    }
+  } else {
+    transfers = share_of(arrival.machine, all, copies_, arrival.takes);
+    host.show(fmt::format("{} joins, with {} of {} servers and copies",
+                          std::string(base::printable(arrival.host)), transfers.size(), all.size()));
+  }
+  if (transfers.empty()) return nullptr;
+  add_moves(transfers, to);
+  return &moves_[moves_.size() - transfers.size()];
+}
+
+HostsSuccession::Move* HostsSuccession::move_of(std::uint32_t newcomer) {
+  const auto found = std::find_if(moves_.begin(), moves_.end(), [&](const Move& move) {
+    return move.state != Move::State::kWaits && move.rank == newcomer;
+  });
+  return found == moves_.end() ? nullptr : &*found;
+}
+
+bool HostsSuccession::is_being_moved(std::uint32_t server) const {
+  return std::any_of(moves_.begin(), moves_.end(), [&](const Move& move) { return move.server == server; });
+}
+
+/// Of the processes of a host, one that can start another; nullopt: none is left.
+std::optional<std::uint32_t> HostsSuccession::starter_on(const std::string& machine) const {
+  for (const auto& [rank, process] : processes_) {
+    if (!process.is_gone && !process.leaves && process.host.machine == machine) return rank;
+  }
+  return std::nullopt;
+}
+
+std::string HostsSuccession::name_of(const Move& move) const {
+  const std::string to(base::printable(move.to.name));
+  if (!move.replaces) return fmt::format("another copy of server {} on {}", move.server, to);
+  const Process& from = processes_.at(*move.replaces);
+  return fmt::format("the move of {} from {} to {}",
+                     from.copy.copy == 0 ? fmt::format("server {}", move.server)
+                                         : fmt::format("copy {} of server {}", from.copy.copy, move.server),
+                     std::string(base::printable(from.host.name)), to);
+}
+
+/// Begins those that have their turn, and gives up those for which no process has come.
+void HostsSuccession::go_on_with_moves(Host& host) {
+  for (std::size_t i = moves_.size(); i-- > 0;) {
+    if (moves_[i].state == Move::State::kStarts && this_moment() >= moves_[i].deadline)
+      fail_move(i, "the process that was to be started there has not come");
+  }
+  for (std::size_t i = 0; i < moves_.size(); ++i) {
+    Move& move = moves_[i];
+    const bool has_turn = std::none_of(moves_.begin(), moves_.begin() + static_cast<std::ptrdiff_t>(i),
+                                       [&](const Move& before) { return before.plan == move.plan; });
+    if (move.state != Move::State::kWaits || !has_turn) continue;
+    const std::optional<std::uint32_t> starter = starter_on(move.to.machine);
+    if (!starter) {
+      fail_move(i--, "no process is left there that could start another one");
+      continue;
+    }
+    move.state = Move::State::kStarts;
+    move.rank = news_.keep_place();
+    move.deadline = this_moment() + kPatienceWithStart;
+    news_.tell_one(*starter, cluster::encode(cluster::StartsAnother{move.rank}));
+  }
+  for (const std::string& line : std::exchange(lines_, {})) host.show(line);
+}
+
+/// It has all that the others have: now another one may go.
+void HostsSuccession::finish_move(std::uint32_t newcomer, Host& host) {
+  const Move* const found = move_of(newcomer);
+  if (found == nullptr) return;
+  const Move move = *found;
+  std::erase_if(moves_,
+                [&](const Move& one) { return one.state != Move::State::kWaits && one.rank == newcomer; });
+  if (!move.replaces) return;
+  const ServerCopy its = processes_[*move.replaces].copy;
+  const absl::StatusOr<ServerCopy> may_leave = controller_.may_leave(its.server, its.copy, this_moment());
+  if (!may_leave.ok()) return;  // the newcomer is gone again
+  const absl::StatusOr<std::string> next = leave_out(*move.replaces);
+  if (next.ok()) {
+    host.step_aside(*move.replaces,
+                    fmt::format("steps aside for copy {} on {}: {}", processes_[newcomer].copy.copy,
+                                std::string(base::printable(move.to.name)), *next));
+  }
+}
+
+/// A process is gone: what it was to have it will not have, and it needs no place any more.
+void HostsSuccession::cancel_moves_of(std::uint32_t gone) {
+  for (std::size_t i = moves_.size(); i-- > 0;) {
+    if (moves_[i].replaces == gone) {
+      moves_[i].replaces.reset();  // its server lacks a copy now
+    } else if (moves_[i].state == Move::State::kJoins && moves_[i].rank == gone) {
+      fail_move(i, "the process there is gone before it had what the others have");
+    }
+  }
+}
+
+void HostsSuccession::fail_move(std::size_t index, const std::string& why) {
+  const Move& move = moves_[index];
+  const bool is_told = !move.replaces && move.state == Move::State::kJoins;  // that it has not joined
+  if (!is_told) lines_.push_back(fmt::format("{} comes to nothing: {}", name_of(move), why));
+  if (move.replaces) ++processes_[*move.replaces].refusals;
+  moves_.erase(moves_.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+std::vector<std::string> HostsSuccession::moves() {
+  std::vector<std::string> all;
+  for (const Move& move : moves_) {
+    all.push_back(fmt::format("{} {}", name_of(move),
+                              move.state == Move::State::kWaits    ? "waits for its turn"
+                              : move.state == Move::State::kStarts ? "starts a process"
+                                                                   : "copies"));
+  }
+  return all;
 }
 
 void HostsSuccession::let_join(std::uint32_t rank, const std::string& address) {
@@ -190,7 +397,10 @@ void HostsSuccession::admit(Host& host) {
   const std::vector<ServerCopy> joined = controller_.take_joined(this_moment());
   tell_newest();
   for (const ServerCopy& copy : joined) {
-    if (const std::optional<std::uint32_t> rank = rank_of(copy)) host.note_joined(*rank);
+    const std::optional<std::uint32_t> rank = rank_of(copy);
+    if (!rank) continue;
+    host.note_joined(*rank);
+    finish_move(*rank, host);
   }
 }
 
@@ -216,22 +426,61 @@ absl::StatusOr<std::string> HostsSuccession::go_on_without(std::uint32_t rank, c
   // One that is late may not have said yet that it wants to join.
   const bool was_in_none = absl::IsFailedPrecondition(next.status()) && process.is_late;
   if (!next.ok() && !was_in_none) return next.status();
+  processes_[rank].is_gone = true;
   news_.dismiss(rank, why);
   tell_newest();
+  cancel_moves_of(rank);
   return next.ok() ? what_follows(*next, process.copy.server) : std::string("it was no copy yet");
 }
 
 absl::StatusOr<std::string> HostsSuccession::let_leave(std::uint32_t rank) {
   const auto found = processes_.find(rank);
   if (rank == 0 || found == processes_.end()) return absl::FailedPreconditionError("the run needs it");
-  const ServerCopy& its = found->second.copy;
+  found->second.leaves = true;
+  const ServerCopy its = found->second.copy;
   const auto may_leave = controller_.may_leave(its.server, its.copy, this_moment());
-  if (!may_leave.ok()) return may_leave.status();
-  const absl::StatusOr<cluster::Configuration> next = controller_.remove(its, this_moment());
+  if (may_leave.ok()) return leave_out(rank);
+  if (!has_begun_ || !absl::IsFailedPrecondition(may_leave.status())) return may_leave.status();
+  return begin_refuge(rank, may_leave.status());
+}
+
+/// It ends by itself when it hears of the configuration.
+absl::StatusOr<std::string> HostsSuccession::leave_out(std::uint32_t rank) {
+  Process& process = processes_[rank];
+  const absl::StatusOr<cluster::Configuration> next = controller_.remove(process.copy, this_moment());
   if (!next.ok()) return next.status();
+  process.is_gone = true;
+  news_.tell_one(rank, cluster::encode(cluster::StepsAside{}));  // before it hears of the configuration
   news_.release(rank);
   tell_newest();
-  return what_follows(*next, its.server);
+  cancel_moves_of(rank);
+  return what_follows(*next, process.copy.server);
+}
+
+/// A process that is to end is the only one that has all of its server: another one is made.
+absl::Status HostsSuccession::begin_refuge(std::uint32_t rank, const absl::Status& why) {
+  constexpr std::uint32_t kMostAttempts = 3;
+  const Process& process = processes_[rank];
+  const absl::Status is_under_way = absl::UnavailableError("another copy is being made");
+  if (is_being_moved(process.copy.server)) return is_under_way;
+  if (process.refusals >= kMostAttempts) return why;
+  const std::vector<Holding> all = holdings();
+  std::set<std::string> hosts_that_leave;
+  for (const auto& [other, its] : processes_) {
+    if (its.leaves && !its.is_gone) hosts_that_leave.insert(its.host.machine);
+  }
+  const auto refuge = refuge_of({.server = process.copy.server, .rank = rank, .host = process.host.machine},
+                                all, hosts_that_leave);
+  if (!refuge) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{}, and there is no other host with servers that could take its place", std::string(why.message())));
+  }
+  const std::optional<std::uint32_t> starter = starter_on(*refuge);
+  if (!starter) return why;
+  add_moves({{.server = process.copy.server, .replaces = rank}}, processes_[*starter].host);
+  lines_.push_back(fmt::format("{} begins, as its process is to end", name_of(moves_.back())));
+  ring();  // for go_on_with_moves()
+  return is_under_way;
 }
 
 bool HostsSuccession::is_being_joined(std::uint32_t server) {

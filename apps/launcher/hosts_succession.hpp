@@ -1,6 +1,7 @@
 // How rank 0 of a job on several hosts decides which copy takes the place of a server that is gone, and lets
-// processes join that come in the place of one that has died (docs/elasticity.md). Nobody can end a process
-// on another host: docs/decisions/0055-copies-on-several-hosts.md.
+// processes join that come in the place of one that has died, or are added; and which servers move to a host
+// that comes, or from one that leaves (docs/elasticity.md). Nobody can end a process on another host:
+// docs/decisions/0055-copies-on-several-hosts.md.
 #pragma once
 
 #include <poll.h>
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "apps/launcher/leader.hpp"
 #include "apps/launcher/rank_chains.hpp"
+#include "apps/launcher/shares.hpp"
 #include "base/file_descriptor.hpp"
 #include "cluster/configuration.hpp"
 #include "cluster/controller.hpp"
@@ -30,8 +32,15 @@ namespace verbena::apps {
 /// begin() and the functions of listener() may be called by any thread; all else belongs to one.
 class HostsSuccession final : public Leader::Survival {
  public:
-  /// RESOURCE_EXHAUSTED: no descriptor.
-  static absl::StatusOr<std::unique_ptr<HostsSuccession>> make(const RankChains& chains, job::PeerNews& news);
+  /// A process's host.
+  struct HostOfRank {
+    std::string machine;  ///< equal for two processes if they share one
+    std::string name;     ///< for people
+  };
+  /// `hosts`: by rank. RESOURCE_EXHAUSTED: no descriptor.
+  static absl::StatusOr<std::unique_ptr<HostsSuccession>> make(const RankChains& chains,
+                                                               const std::vector<HostOfRank>& hosts,
+                                                               job::PeerNews& news);
 
   /// For ToldConfiguration, as `rest` and `on_begin`.
   [[nodiscard]] job::PeerNews::Listener listener();
@@ -43,11 +52,13 @@ class HostsSuccession final : public Leader::Survival {
   absl::StatusOr<std::string> let_leave(std::uint32_t rank) override;
   [[nodiscard]] bool is_being_joined(std::uint32_t server) override;
   [[nodiscard]] std::optional<Chains> chains() override;
+  [[nodiscard]] std::vector<std::string> moves() override;
 
  private:
   using ServerCopy = cluster::Controller::Copy;
 
-  HostsSuccession(const RankChains& chains, job::PeerNews& news, base::FileDescriptor bell);
+  HostsSuccession(const RankChains& chains, const std::vector<HostOfRank>& hosts, job::PeerNews& news,
+                  base::FileDescriptor bell);
 
   struct Gone {};
   /// What was heard of a rank's process, or what it has said.
@@ -58,15 +69,47 @@ class HostsSuccession final : public Leader::Survival {
   /// The process that has a rank.
   struct Process {
     ServerCopy copy;
-    bool is_late = false;  ///< it has come in the place of another one
-    std::string address;   ///< of one that is late, once it has said so
+    HostOfRank host = {};
+    bool is_late = false;        ///< it has come while the job runs
+    std::string address = {};    ///< of one that is late, once it has said so
+    bool is_gone = false;        ///< the job goes on without it
+    bool leaves = false;         ///< it has asked to
+    std::uint32_t refusals = 0;  ///< moves from it that have come to nothing
+  };
+  /// A process becomes a copy of a server, and then another one steps aside. Those of one plan come one after
+  /// the other.
+  struct Move {
+    enum class State : std::uint8_t { kWaits, kStarts, kJoins };
+
+    std::uint32_t plan = 0;
+    std::uint32_t server = 0;
+    std::optional<std::uint32_t> replaces;  ///< nullopt: nobody steps aside
+    HostOfRank to;
+    State state = State::kWaits;
+    std::uint32_t rank = 0;            ///< of the newcomer; not while it waits
+    cluster::TimePoint deadline = {};  ///< of one that starts
   };
 
   void add(Heard heard);
+  void ring();
   void take_first();
   void take(const Heard& heard, Host& host);
+  void arrive(std::uint32_t rank, const cluster::Arrival& arrival, Host& host);
+  [[nodiscard]] std::vector<Holding> holdings();
+  Move* plan_for(std::uint32_t rank, const cluster::Arrival& arrival, Host& host);
+  void add_moves(const std::vector<Transfer>& transfers, const HostOfRank& to);
+  absl::StatusOr<std::string> leave_out(std::uint32_t rank);
+  absl::Status begin_refuge(std::uint32_t rank, const absl::Status& why);
+  [[nodiscard]] Move* move_of(std::uint32_t newcomer);
+  [[nodiscard]] bool is_being_moved(std::uint32_t server) const;
+  [[nodiscard]] std::optional<std::uint32_t> starter_on(const std::string& machine) const;
+  [[nodiscard]] std::string name_of(const Move& move) const;
+  void go_on_with_moves(Host& host);
+  void finish_move(std::uint32_t newcomer, Host& host);
+  void cancel_moves_of(std::uint32_t gone);
+  void fail_move(std::size_t index, const std::string& why);
   void take_suspicion(const cluster::Suspicion& suspicion, Host& host);
-  void welcome(std::uint32_t rank, const cluster::Arrival& arrival, Host& host);
+  void welcome(std::uint32_t rank, const cluster::Arrival& arrival, std::uint32_t server, Host& host);
   void let_join(std::uint32_t rank, const std::string& address);
   void put(const std::string& key, const std::string& value);
   void admit(Host& host);
@@ -75,9 +118,14 @@ class HostsSuccession final : public Leader::Survival {
   [[nodiscard]] std::optional<std::uint32_t> rank_of(const ServerCopy& copy) const;
 
   job::PeerNews& news_;
+  const std::uint32_t beginning_;               ///< the job's processes at its beginning
   const base::FileDescriptor bell_;             ///< rings when there is something to take
   std::map<std::uint32_t, Process> processes_;  ///< by rank, of those that are servers or copies
+  std::uint32_t copies_ = 1;                    ///< so many of each server there are to be
   std::uint32_t next_copy_ = 0;                 ///< none has had that number
+  std::vector<Move> moves_;                     ///< under way, and to come
+  std::uint32_t next_plan_ = 0;
+  std::vector<std::string> lines_;  ///< for people, that nobody has been shown yet
   cluster::StoreState state_;
   cluster::Controller controller_{state_, [](std::uint64_t) {}};
   bool has_begun_ = false;         ///< the first configuration is in the store

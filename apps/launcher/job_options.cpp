@@ -93,6 +93,16 @@ void add_size_options(CLI::App& command, JobOptions& options) {
       ->capture_default_str();
 }
 
+void add_elastic_option(CLI::App& command, JobOptions& options) {
+  command
+      .add_flag(
+          "--elastic", options.elastic,
+          "Servers move while the job runs: to hosts that join it (--join), and from hosts that leave it. "
+          "For processes that meet at --rendezvous, the same for all, and tables whose rows stay. With "
+          "more servers than hosts the load is even (docs/elasticity.md).")
+      ->group(kProcessOptions);
+}
+
 void add_thread_option(CLI::App& command, JobOptions& options) {
   constexpr std::uint32_t most = protocol::kMaxWorkers;
   add_number(command, "--threads", options.threads,
@@ -485,11 +495,23 @@ bool replaces_workers(const Application& application, const JobOptions& options)
 }
 
 absl::Status check_no_replicas(const JobOptions& options) {
+  if (options.elastic) {
+    return absl::InvalidArgumentError(
+        "--elastic: expected with --rendezvous, where the processes of the job meet; not for a job on one "
+        "host, nor for processes that meet by PMIx (mpirun and srun end all when one dies)");
+  }
   if (options.replicas == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--replicas: expected with verbena run, for an application of its own, on one host or with "
       "--rendezvous; not for processes that meet by PMIx (mpirun and srun end all when one dies), that find "
       "each other by --addresses or --job, or for a program of yours");
+}
+
+absl::Status check_can_join(const JobOptions& options) {
+  if (options.can_move_servers()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--join: expected with the options of a job whose servers move, with --elastic or --replicas among "
+      "them");
 }
 
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here) {
@@ -726,15 +748,15 @@ std::string effective(const JobOptions& options) {
   if (!checkpoints.resume_from.empty()) saving += " --resume-from=" + checkpoints.resume_from;
   if (checkpoints.restarts > 0) saving += fmt::format(" --restarts={}", checkpoints.restarts);
   return fmt::format(
-      "--servers={}{} --workers={} --threads={} --consistency={} --read-path={} --gather={} --spin={} "
+      "--servers={}{}{} --workers={} --threads={} --consistency={} --read-path={} --gather={} --spin={} "
       "--transport={}{} --device={} --device-port={}{} --server-threads={} --lanes={} --job={} "
       "--addresses={} "
       "--network={} "
       "--budget={} --silence-timeout={}{}{}{}{}",
       options.servers, options.replicas == 0 ? "" : fmt::format(" --replicas={}", options.replicas),
-      options.workers, options.threads, options.consistency, options.read_path, options.gather, options.spin,
-      options.transport.transport, options.transport.tls ? " --tls" : "", options.transport.device,
-      options.transport.device_port,
+      options.elastic ? " --elastic" : "", options.workers, options.threads, options.consistency,
+      options.read_path, options.gather, options.spin, options.transport.transport,
+      options.transport.tls ? " --tls" : "", options.transport.device, options.transport.device_port,
       options.transport.streams == 0 ? "" : fmt::format(" --streams={}", options.transport.streams),
       options.chosen_server_threads(), options.chosen_lanes(), options.job,
       absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,

@@ -38,6 +38,7 @@ struct JobOptions {
   // --- what the job is
   std::uint32_t servers = 1;
   std::uint32_t replicas = 0;  ///< copies of each server, besides the one that serves
+  bool elastic = false;        ///< servers move when hosts come and leave, also those without copies
   std::uint32_t workers = 1;   ///< processes
   std::uint32_t threads = 1;   ///< workers in each of them
   std::string consistency;     ///< empty: not given; decide_consistency()
@@ -73,6 +74,8 @@ struct JobOptions {
   /// All copies of all servers. They are numbered: first those that serve at the beginning, by their ranks,
   /// then the next copy of each, and so on.
   [[nodiscard]] std::uint32_t server_processes() const { return servers * (1 + replicas); }
+  /// Another process may become a server while the job runs.
+  [[nodiscard]] bool can_move_servers() const { return elastic || replicas > 0; }
   [[nodiscard]] std::uint32_t chosen_server_threads() const;
   [[nodiscard]] std::uint32_t chosen_lanes() const;
   /// Whether the option of this name, without dashes, was given, and not as "auto".
@@ -84,6 +87,7 @@ std::map<std::string, std::string> given_options(const CLI::App& command);
 
 /// --servers and --workers, --consistency and so on, in groups; `command` must not outlive `options`.
 void add_size_options(CLI::App& command, JobOptions& options);         // all
+void add_elastic_option(CLI::App& command, JobOptions& options);       // run, for an application
 void add_thread_option(CLI::App& command, JobOptions& options);        // all but for programs of a user's own
 void add_consistency_options(CLI::App& command, JobOptions& options);  // run, worker
 /// Takes the application's default if --consistency was not given, and tells the application the job's shape.
@@ -111,8 +115,11 @@ inline constexpr const char* kProcessOptions = "Processes";  ///< their group in
 absl::Status check(const JobOptions& options);
 /// Whether another process can take the place of a worker's that dies. REQUIRES: decide_consistency()
 [[nodiscard]] bool replaces_workers(const Application& application, const JobOptions& options);
-/// INVALID_ARGUMENT if servers are to have copies. For jobs that are started in ways that do not know them.
+/// INVALID_ARGUMENT if servers are to have copies, or to move. For jobs that are started in ways that do not
+/// know them.
 absl::Status check_no_replicas(const JobOptions& options);
+/// INVALID_ARGUMENT if its servers do not move between hosts: for a process that is to join it.
+absl::Status check_can_join(const JobOptions& options);
 /// INVALID_ARGUMENT if the buffers of so many of the job's server and worker processes do not fit into this
 /// host's memory.
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here);

@@ -252,6 +252,12 @@ class Leader::Ear final : public Survival::Host, public Replacement::Host {
     monitor_.replace(workers.process, member.pid, workers.first, workers.count, what);
     leader_.take_place(rank, std::move(member));
   }
+  void step_aside(std::uint32_t rank, const std::string& what) override {
+    Seat& seat = leader_.seats_[rank];
+    seat.gone = true;  // and its connection stays until it has ended
+    monitor_.fail_over(seat.member.of_server, seat.member.pid, fmt::format("{} {}", seat.member.name, what));
+  }
+  void show(const std::string& line) override { monitor_.warn(line); }
   void note_joined(std::uint32_t rank) override {
     Seat& seat = leader_.seats_[rank];
     if (!std::exchange(seat.joins, false)) return;
@@ -313,7 +319,8 @@ RunStatus Leader::status(const RunMonitor& monitor) const {
     if (!seat.member.server) continue;
     std::vector<RunStatus::Copy>& copies = status.servers.emplace_back();
     if (seat.gone || seat.ended) continue;
-    copies.push_back({.copy = 0, .pid = 0, .role = seat.came ? Role::kServes : Role::kStarts});
+    copies.push_back(
+        {.copy = 0, .pid = 0, .role = seat.came ? Role::kServes : Role::kStarts, .host = seat.member.host});
   }
   return status;
 }
@@ -328,15 +335,17 @@ void Leader::add_copies(RunStatus& status) const {
     for (const Survival::Copy& copy : chain) {
       copies.push_back({.copy = copy.copy,
                         .pid = seats_[copy.rank].member.pid,
-                        .role = copies.empty() ? Role::kServes : Role::kFollows});
+                        .role = copies.empty() ? Role::kServes : Role::kFollows,
+                        .host = seats_[copy.rank].member.host});
     }
   }
   for (const Seat& seat : seats_) {
     if (seat.joins && !seat.gone) {
       status.servers[seat.member.of_server].push_back(
-          {.copy = seat.member.copy, .pid = seat.member.pid, .role = Role::kJoins});
+          {.copy = seat.member.copy, .pid = seat.member.pid, .role = Role::kJoins, .host = seat.member.host});
     }
   }
+  status.moves = survival_->moves();
 }
 
 void Leader::wait(const RunMonitor& monitor, std::chrono::milliseconds patience) const {
@@ -423,7 +432,7 @@ bool Leader::believe(Stranger& stranger, std::string_view line) {
   const std::uint32_t rank = stranger.rank;
   if (!is_proof_of(line, *secret_, role_of(kMemberRoles, tls_ != nullptr), rank, stranger.theirs,
                    stranger.ours) ||
-      rank >= seats_.size() || seats_[rank].came) {
+      rank >= seats_.size() || seats_[rank].came || seats_[rank].gone) {
     return false;
   }
   stranger.proven = true;
@@ -570,6 +579,9 @@ std::uint32_t Leader::rank_of(const Seat& seat) const {
 }
 
 void Leader::welcome(std::uint32_t rank, Member member) {
+  // A place may be kept for one before it that has not come yet.
+  while (seats_.size() <= rank)
+    seats_.push_back(Seat{.member = {.name = "nobody", .server = true}, .gone = true});
   Seat& seat = seats_[rank];
   if (!seat.gone) return;  // the run ends, and has kept no place for it
   // The one before it may be stopped, and has still to hear that it is to end.
@@ -597,6 +609,7 @@ void Leader::let_leave_who_want_to(RunMonitor& monitor) {
       continue;
     }
     const absl::StatusOr<std::string> next = survival_->let_leave(rank_of(seat));
+    if (absl::IsUnavailable(next.status())) continue;
     if (next.ok()) {
       seat.gone = true;  // and its connection stays until it has ended
       monitor.fail_over(seat.member.of_server, seat.member.pid,

@@ -45,6 +45,7 @@ class Leader {
     std::uint32_t of_server = 0;  ///< the rank of the server that it is a copy of, if it is one
     std::int64_t pid = 0;
     std::uint32_t copy = 0;  ///< its number among those of its server, if it comes while the run goes on
+    std::string host = {};   ///< its name, for people; empty: not known
   };
   /// How a run survives members. Belongs to the leader's thread.
   class Survival {
@@ -55,12 +56,18 @@ class Leader {
       virtual ~Host() = default;
       /// It is gone, or seems to be. `why`: "is gone: …".
       virtual void lose(std::uint32_t rank, const std::string& why) = 0;
-      /// Another process comes in the place of one without which the run goes on: it is to become a copy.
+      /// Another process comes, in the place of one without which the run goes on, or with a rank that none
+      /// had: it is to become a copy.
       virtual void welcome(std::uint32_t rank, Member member) = 0;
       /// That one has all that the other copies of its server have.
       virtual void note_joined(std::uint32_t rank) = 0;
       /// That one is to end, and asks whether it may.
       virtual void leave(std::uint32_t rank) = 0;
+      /// That one ends by itself, and the run goes on without it, as another one has taken its place. `what`:
+      /// why, and what follows, for people: "steps aside …".
+      virtual void step_aside(std::uint32_t rank, const std::string& what) = 0;
+      /// Shows people a line.
+      virtual void show(const std::string& line) = 0;
 
      protected:
       Host() = default;
@@ -85,13 +92,16 @@ class Leader {
     /// cannot.
     virtual absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) = 0;
     /// It has asked to leave, ends by itself when it hears that it has no place any more, and the run goes on
-    /// without it. Returns what follows from that, for people. FAILED_PRECONDITION: no other copy has all
-    /// that it has.
+    /// without it. Returns what follows from that, for people. UNAVAILABLE: another copy is being made, and
+    /// it will step aside when that has all; it may be asked for again. FAILED_PRECONDITION: no other copy
+    /// has all that it has, and none is being made.
     virtual absl::StatusOr<std::string> let_leave(std::uint32_t rank) = 0;
     /// Another copy of the server may have all soon.
     [[nodiscard]] virtual bool is_being_joined(std::uint32_t server) = 0;
     /// nullopt: the members have not met yet.
     [[nodiscard]] virtual std::optional<Chains> chains() = 0;
+    /// What moves from host to host, and what is to: one line for each.
+    [[nodiscard]] virtual std::vector<std::string> moves() = 0;
 
    protected:
     Survival() = default;

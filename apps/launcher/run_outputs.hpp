@@ -19,7 +19,9 @@ namespace verbena::apps {
 struct RunOptions {
   JobOptions job;
   job::PeerOptions peers = {};  ///< how it finds the processes that were started with it
-  std::string metrics;          ///< empty: none
+  /// Of one that joins a job that runs: so many servers its host is to take; nullopt: its share.
+  std::optional<std::uint32_t> takes_servers = std::nullopt;
+  std::string metrics;  ///< empty: none
   std::string report;
   MonitoringOptions monitoring = {};
   bool baseline = false;

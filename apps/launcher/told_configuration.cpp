@@ -1,13 +1,13 @@
 #include "apps/launcher/told_configuration.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
 #include <set>
 #include <utility>
-
-#include "cluster/word.hpp"
+#include <variant>
 
 namespace verbena::apps {
 namespace {
@@ -65,6 +65,8 @@ ToldConfiguration::ToldConfiguration(RankChains chains, job::PeerNews& news, job
                                      std::function<void(const cluster::Configuration& first)> on_begin)
     : chains_(std::move(chains)), news_(news), on_begin_(std::move(on_begin)) {
   rest.on_news = [this](std::string_view text) {
+    if (const absl::StatusOr<cluster::Order> order = cluster::decode_order(text); order.ok())
+      return take(*order);
     const absl::StatusOr<cluster::Configuration> told = cluster::decode_configuration(text);
     if (told.ok() && told->servers.size() == chains_.size()) return take(*told);
     spdlog::warn("rank 0 has told a configuration that cannot be understood: {}",
@@ -85,6 +87,24 @@ void ToldConfiguration::take(const cluster::Configuration& configuration) {
   wake_();
 }
 
+void ToldConfiguration::take(const cluster::Order& order) {
+  const std::lock_guard lock(mutex_);
+  if (const auto* const copy = std::get_if<cluster::BecomesCopy>(&order)) {
+    server_ = copy->server < chains_.size()
+                  ? absl::StatusOr<std::uint32_t>(copy->server)
+                  : absl::InvalidArgumentError(fmt::format("rank 0 says that this process becomes a copy of "
+                                                           "server {}, of {}",
+                                                           copy->server, chains_.size()));
+  } else if (const auto* const idle = std::get_if<cluster::IsNotNeeded>(&order)) {
+    server_ = absl::InvalidArgumentError(fmt::format("this process is not needed: {}", idle->why));
+  } else if (const auto* const start = std::get_if<cluster::StartsAnother>(&order)) {
+    start_other_(start->rank);
+  } else {
+    steps_aside_ = true;
+  }
+  told_.notify_all();
+}
+
 void ToldConfiguration::begin(const std::vector<std::string>& addresses) {
   cluster::Configuration first{.number = 1, .servers = {}, .joining = {}};
   for (const std::vector<std::uint32_t>& ranks : chains_) {
@@ -101,6 +121,31 @@ void ToldConfiguration::begin(const std::vector<std::string>& addresses) {
 
 std::shared_ptr<cluster::ConfigurationSource> ToldConfiguration::source() {
   return std::make_shared<Source>(*this);
+}
+
+absl::StatusOr<std::uint32_t> ToldConfiguration::wait_for_server(const std::function<bool()>& stopped) {
+  constexpr auto kSlice = std::chrono::milliseconds(50);
+  constexpr auto kPatience = std::chrono::seconds(30);  // rank 0 answers at once
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  std::unique_lock lock(mutex_);
+  while (!server_) {
+    told_.wait_for(lock, kSlice);
+    if (server_) break;
+    if (stopped()) return absl::CancelledError("stopped");
+    if (std::chrono::steady_clock::now() >= deadline)
+      return absl::DeadlineExceededError("rank 0 does not say what this process is to do");
+  }
+  return *server_;
+}
+
+void ToldConfiguration::start_others_by(std::function<void(std::uint32_t rank)> start) {
+  const std::lock_guard lock(mutex_);
+  start_other_ = std::move(start);
+}
+
+bool ToldConfiguration::steps_aside() {
+  const std::lock_guard lock(mutex_);
+  return steps_aside_;
 }
 
 void ToldConfiguration::listens_at(const std::string& address) {

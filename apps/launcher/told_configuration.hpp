@@ -4,15 +4,20 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "apps/launcher/rank_chains.hpp"
 #include "cluster/configuration.hpp"
+#include "cluster/order.hpp"
+#include "cluster/word.hpp"
 #include "job/peer_news.hpp"
 
 namespace verbena::apps {
@@ -33,8 +38,11 @@ class ToldConfiguration {
   void begin(const std::vector<std::string>& addresses);
   std::shared_ptr<cluster::ConfigurationSource> source();
 
-  // Of a process that comes while the job runs, in the place of one that has died: begin() is not for it.
-  /// Where it listens: it wants to become a copy of the server that its rank has.
+  // Of a process that comes while the job runs: begin() is not for it.
+  /// Waits until rank 0 says of which server it becomes a copy. INVALID_ARGUMENT: of none, with the reason.
+  /// CANCELLED: `stopped` says so, which is asked now and then.
+  absl::StatusOr<std::uint32_t> wait_for_server(const std::function<bool()>& stopped);
+  /// Where it listens: it wants to become a copy of that server.
   void join();
 
   // Of a server's or a copy's process.
@@ -46,11 +54,17 @@ class ToldConfiguration {
   void leave();
   /// The newest configuration names it.
   [[nodiscard]] bool has_place();
+  /// Rank 0 has said that another process takes this one's place, which then ends.
+  [[nodiscard]] bool steps_aside();
+  /// Is called when this process is to start another one of that rank on its host, by any thread, which it
+  /// must not hold up.
+  void start_others_by(std::function<void(std::uint32_t rank)> start);
 
  private:
   class Source;
 
   void take(const cluster::Configuration& configuration);
+  void take(const cluster::Order& order);
 
   const RankChains chains_;
   job::PeerNews& news_;
@@ -58,6 +72,10 @@ class ToldConfiguration {
   std::mutex mutex_;
   std::string own_address_;
   std::function<void()> wake_ = [] {};
+  std::function<void(std::uint32_t rank)> start_other_ = [](std::uint32_t) {};
+  std::condition_variable told_;
+  std::optional<absl::StatusOr<std::uint32_t>> server_;  ///< see wait_for_server()
+  bool steps_aside_ = false;
   bool has_begun_ = false;
   cluster::Configuration newest_;
   std::atomic<std::uint64_t> number_ = 0;  ///< newest_'s

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -153,7 +155,8 @@ void write_run(const RunSettings& settings, const RunRecord& record, double bega
 void write_events(const RunRecord& record, const RunStatus& status, Writer& out) {
   out.metric("events", MetricType::kCounter, "What has happened to the processes of the run, by kind.");
   for (const RunEvent::Kind kind : kEventKinds) out.sample({{"kind", name_of(kind)}}, record.count(kind));
-  out.gauge("configuration", "The number of the configuration of servers with copies; 0: they have none.",
+  out.gauge("configuration",
+            "The number of the configuration of servers with copies, or that move; 0: they do not.",
             static_cast<double>(status.configuration));
   out.metric("server_processes", MetricType::kGauge, "The processes of each server, by what they do.");
   for (std::size_t server = 0; server < status.servers.size(); ++server) {
@@ -162,6 +165,16 @@ void write_events(const RunRecord& record, const RunStatus& status, Writer& out)
       out.sample({{"server", std::to_string(server)}, {"role", name_of(role)}}, static_cast<double>(count));
     }
   }
+  std::map<std::string, std::size_t> on_hosts;
+  for (const std::vector<RunStatus::Copy>& copies : status.servers) {
+    for (const RunStatus::Copy& copy : copies) ++on_hosts[copy.host];
+  }
+  on_hosts.erase("");
+  if (!on_hosts.empty())
+    out.metric("host_server_processes", MetricType::kGauge, "Servers and copies on each host.");
+  for (const auto& [host, count] : on_hosts) out.sample({{"host", host}}, static_cast<double>(count));
+  out.gauge("server_moves", "Servers and copies that move from host to host, or are to.",
+            static_cast<double>(status.moves.size()));
 }
 
 /// One sample for each worker.

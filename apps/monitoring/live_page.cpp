@@ -122,9 +122,10 @@ function show(run) {
          known(one.throughput, count), known(one.share_waited, share),
          known(one.mean_clock_differential, (value) => value.toFixed(3))]));
   reads(run.reads_by_lag);
-  rows('servers', ['server', 'copy', 'pid', ''], run.servers.flatMap((one) => one.copies.length
-      ? one.copies.map((copy) => [String(one.server), String(copy.copy), known(copy.pid, String), copy.role])
-      : [[String(one.server), '', '', 'is gone']]));
+  rows('servers', ['server', 'copy', 'pid', 'host', ''], run.servers.flatMap((one) => one.copies.length
+      ? one.copies.map((copy) => [String(one.server), String(copy.copy), known(copy.pid, String), copy.host || '',
+                                  copy.role])
+      : [[String(one.server), '', '', '', 'is gone']]));
   rows('events', ['seconds', ''], run.events.map((one) => [one.elapsed_seconds.toFixed(2), one.what]), true);
 }
 let hasEnded = false;

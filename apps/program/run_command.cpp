@@ -41,6 +41,9 @@ std::optional<int> run_as_one_of_many(const RunOptions& run,
   job::PeerOptions peer_options = run.peers;
   peer_options.tls = run.job.transport.tls;
   peer_options.show = [](const std::string& line) { put_warning(stderr, line + "\n"); };
+  if (peer_options.joins) {
+    if (const absl::Status can_join = check_can_join(run.job); !can_join.ok()) return report_error(can_join);
+  }
   const absl::StatusOr<job::Meeting> meeting = job::find_meeting(peer_options, job::own_environment);
   if (!meeting.ok()) return report_error(meeting.status());
   if (meeting->way == job::Meeting::Way::kNone) return std::nullopt;
@@ -120,36 +123,53 @@ void add_output_options(CLI::App& command, RunOptions& options) {
       ->group("Output");
 }
 
+constexpr const char* kPeerOptions = "On several hosts, without mpirun (docs/cluster.md)";
+
 /// For processes that neither mpirun nor srun has started.
 void add_peer_options(CLI::App& command, job::PeerOptions& options) {
-  constexpr const char* kGroup = "On several hosts, without mpirun (docs/cluster.md)";
   command
       .add_option("--rendezvous", options.rendezvous,
                   "Where the processes of the job meet: the host of rank 0, and a free port there. Default: "
                   "MASTER_ADDR and the port after MASTER_PORT, if something like torchrun has set them.")
       ->type_name("HOST:PORT")
       ->check(accepted_by([](const std::string& text) { return job::parse_meeting_place(text).status(); }))
-      ->group(kGroup);
+      ->group(kPeerOptions);
   add_number(
       command, "--process", options.rank,
       "Which of the processes this is, counted from 0; servers have the first ranks. Default: RANK, or as "
       "srun or mpiexec say.")
       ->type_name("R")
-      ->group(kGroup);
+      ->group(kPeerOptions);
   add_number(command, "--processes", options.processes,
              "How many there are. Default: WORLD_SIZE, or as srun or mpiexec say.", {.least = 1})
       ->type_name("N")
-      ->group(kGroup);
+      ->group(kPeerOptions);
   command
       .add_option("--secret-file", options.secret_file,
                   "A file with a secret of the job, the same on all hosts, of mode 600. Default: "
                   "VERBENA_SECRET_FILE.")
       ->type_name("FILE")
-      ->group(kGroup);
+      ->group(kPeerOptions);
   command
       .add_flag("--no-secret", options.no_secret,
                 "Whoever reaches rank 0 over the network may take part. Default: VERBENA_NO_SECRET=1.")
-      ->group(kGroup);
+      ->group(kPeerOptions);
+}
+
+/// For a host that is added to a job, which was begun with --elastic or --replicas.
+void add_join_options(CLI::App& command, RunOptions& options) {
+  CLI::Option* const joins =
+      command
+          .add_flag("--join", options.peers.joins,
+                    "This host joins a job that runs, and takes its share of the servers: as many processes "
+                    "as that needs. With the other options of the job, without --process "
+                    "(docs/elasticity.md).")
+          ->group(kPeerOptions);
+  add_number(command, "--join-servers", options.takes_servers,
+             "With --join: so many servers or copies, instead of an even share.", {.least = 1})
+      ->type_name("N")
+      ->needs(joins)
+      ->group(kPeerOptions);
 }
 
 void add_application(CLI::App& command, Application& application, const CarryOutRun& carry_out, Run* run) {
@@ -158,11 +178,13 @@ void add_application(CLI::App& command, Application& application, const CarryOut
       command.add_subcommand(std::string(application.name()), std::string(application.description()));
   auto arguments = std::make_shared<ApplicationOptions>(*app, application);
   add_size_options(*app, options->job);
+  add_elastic_option(*app, options->job);
   add_thread_option(*app, options->job);
   add_silence_option(*app, options->job);
   add_patience_option(*app, options->job);
   add_transport_options(*app, options->job.transport, kProcessOptions);
   add_peer_options(*app, options->peers);
+  add_join_options(*app, *options);
   app->add_flag("--baseline", options->baseline,
                 "Train in a plain loop over the same kernel instead, without a parameter server.")
       ->group(kProcessOptions);

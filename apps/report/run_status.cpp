@@ -25,7 +25,9 @@ Role role_of(const std::string& name) {
 }
 
 json json_of(const RunStatus::Copy& copy) {
-  return {{"copy", copy.copy}, {"pid", copy.pid}, {"role", name_of(copy.role)}};
+  json one = {{"copy", copy.copy}, {"pid", copy.pid}, {"role", name_of(copy.role)}};
+  if (!copy.host.empty()) one["host"] = copy.host;
+  return one;
 }
 
 json json_of(const RunStatus::Worker& worker) {
@@ -47,6 +49,7 @@ RunStatus read_status(const json& from) {
                    .elapsed_seconds = from.at("elapsed_seconds"),
                    .configuration = from.at("configuration"),
                    .servers = {},
+                   .moves = from.value("moves", std::vector<std::string>()),
                    .workers = {},
                    .failovers = from.at("failovers"),
                    .joins = from.at("joins"),
@@ -56,7 +59,10 @@ RunStatus read_status(const json& from) {
   for (const json& chain : from.at("servers")) {
     std::vector<RunStatus::Copy>& copies = status.servers.emplace_back();
     for (const json& copy : chain)
-      copies.push_back({.copy = copy.at("copy"), .pid = copy.at("pid"), .role = role_of(copy.at("role"))});
+      copies.push_back({.copy = copy.at("copy"),
+                        .pid = copy.at("pid"),
+                        .role = role_of(copy.at("role")),
+                        .host = copy.value("host", "")});
   }
   for (const json& worker : from.at("workers")) {
     status.workers.push_back({.worker = worker.at("worker"),
@@ -95,6 +101,7 @@ std::string encode(const RunStatus& status) {
                        {"elapsed_seconds", status.elapsed_seconds},
                        {"configuration", status.configuration},
                        {"servers", std::move(servers)},
+                       {"moves", status.moves},
                        {"workers", std::move(workers)},
                        {"failovers", status.failovers},
                        {"joins", status.joins},
@@ -136,6 +143,7 @@ void describe(const RunStatus& run, json& into) {
     }
     into["servers"].push_back({{"server", server}, {"copies", std::move(copies)}});
   }
+  if (!run.moves.empty()) into["moves"] = run.moves;
   for (const RunStatus::Worker& worker : run.workers) {
     json one = {{"worker", worker.worker},
                 {"pid", nullptr},

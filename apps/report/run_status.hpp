@@ -30,6 +30,7 @@ struct RunStatus {
     std::uint32_t copy = 0;
     std::int64_t pid = 0;  ///< 0: not known
     Role role = Role::kServes;
+    std::string host = {};  ///< its name; empty: not known, or the run's own
 
     bool operator==(const Copy&) const = default;
   };
@@ -48,7 +49,8 @@ struct RunStatus {
   double elapsed_seconds = 0;
   std::uint64_t configuration = 0;         ///< its number; 0: servers have no copies, or have not met yet
   std::vector<std::vector<Copy>> servers;  ///< by rank; in the order of the chain, then those that join
-  std::vector<Worker> workers;             ///< by rank
+  std::vector<std::string> moves;  ///< of servers between hosts, under way or to come: a line for each
+  std::vector<Worker> workers;     ///< by rank
   std::uint32_t failovers = 0;
   std::uint32_t joins = 0;
   std::uint32_t restarts = 0;

@@ -13,6 +13,7 @@
 #include "apps/report/drain_request.hpp"
 #include "cluster/configuration.hpp"
 #include "cluster/etcd_json.hpp"
+#include "cluster/order.hpp"
 #include "cluster/store_messages.hpp"
 #include "cluster/store_server.hpp"
 #include "cluster/store_state.hpp"
@@ -145,6 +146,12 @@ void drain_request(std::string_view bytes) {
 }
 
 void word(std::string_view bytes) {
+  if (const auto order = cluster::decode_order(bytes); order.ok()) {
+    const auto again = cluster::decode_order(encode(*order));
+    require(again.ok() && *again == *order, "an order means something else");
+  } else {
+    require_refusal(order.status(), "an order of rank 0");
+  }
   const auto read = cluster::decode_word(bytes);
   if (!read.ok()) return require_refusal(read.status(), "a word about configurations");
   const auto again = cluster::decode_word(encode(*read));

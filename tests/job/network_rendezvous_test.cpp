@@ -54,6 +54,12 @@ class NetworkRendezvousTest : public ::testing::Test {
   Joined join(std::uint32_t rank, std::uint32_t size) {
     return NetworkRendezvous::join(process(rank, size), seconds(30), does_not_stop);
   }
+  /// One that is added while the job runs.
+  Joined join_later(std::uint32_t size) {
+    NetworkRendezvous::Options options = process(0, size);
+    options.joins = true;
+    return NetworkRendezvous::join(options, seconds(30), does_not_stop);
+  }
   static absl::Status fence(NetworkRendezvous& process) { return process.fence(seconds(30), does_not_stop); }
   [[nodiscard]] int ends() {
     const std::lock_guard lock(mutex_);
@@ -573,6 +579,57 @@ TEST_F(LateRendezvousTest, NobodyTakesThePlaceOfOneThatIsThere) {
   }
   first_of_rank_1_->news()->say("I am here");
   EXPECT_EQ(at_host_.wait_for(1).back(), "1 says I am here");
+  EXPECT_EQ(ends(), 0) << reason();
+}
+
+TEST_F(LateRendezvousTest, OthersAreAddedWhileTheJobRuns) {
+  begin(/*rank_1_dies=*/false);
+  const auto added = join_later(3);
+  ASSERT_TRUE(added.ok()) << added.status();
+  EXPECT_EQ((*added)->rank(), 3U);
+  EXPECT_EQ((*added)->size(), 3U);
+  ASSERT_TRUE(fence(**added).ok());
+  EXPECT_TRUE((*added)->is_late());
+  EXPECT_EQ((*added)->get(2, "place").value(), "of 2");
+  Heard at_added;
+  (*added)->news()->listen(at_added.listener());
+  (*added)->news()->say("here I am");
+  EXPECT_EQ(at_host_.wait_for(1).back(), "3 says here I am");
+  // What it alone is told, and what all are, come in their order.
+  host_->news()->tell_one(3, "you");
+  host_->news()->tell("all");
+  host_->news()->tell_one(0, "me");
+  EXPECT_THAT(at_added.wait_for(2), ::testing::ElementsAre("news you", "news all"));
+  EXPECT_THAT(at_host_.wait_for(3), ::testing::ElementsAre("3 says here I am", "news all", "news me"));
+  // Another one comes to the place that is kept for it, and to no other.
+  EXPECT_EQ(host_->news()->keep_place(), 4U);
+  auto called = join(4, 3);
+  ASSERT_TRUE(called.ok()) << called.status();
+  ASSERT_TRUE(fence(**called).ok());
+  EXPECT_TRUE((*called)->is_late());
+  const auto stranger = join(5, 3);
+  ASSERT_TRUE(stranger.ok()) << stranger.status();
+  EXPECT_THAT(std::string(fence(**stranger).message()), HasSubstr("its rank is 5, of 3 processes"));
+  const auto of_another_job = join_later(4);
+  EXPECT_TRUE(absl::IsInvalidArgument(of_another_job.status())) << of_another_job.status();
+  // Its end is not the end of all.
+  (*called)->news()->say("me, too");
+  EXPECT_EQ(at_host_.wait_for(4).back(), "4 says me, too");
+  called->reset();
+  EXPECT_EQ(at_host_.wait_for(5).back(), "4 is gone");
+  (*added)->news()->listen({});
+  EXPECT_EQ(ends(), 0) << reason();
+}
+
+TEST_F(NetworkRendezvousTest, NobodyIsAddedToAJobThatEndsWhenOneDies) {
+  before_place_is_free_ = milliseconds(200);
+  const Joined host = join(0, 2);
+  const Joined second = join(1, 2);
+  ASSERT_TRUE(host.ok() && second.ok());
+  meet({host->get(), second->get()});
+  const Joined added = join_later(2);
+  EXPECT_TRUE(absl::IsInvalidArgument(added.status())) << added.status();
+  EXPECT_THAT(std::string(added.status().message()), HasSubstr("--elastic or --replicas"));
   EXPECT_EQ(ends(), 0) << reason();
 }
 

@@ -149,5 +149,26 @@ TEST(MeetPeersTest, OverANetworkASecretIsNeeded) {
   EXPECT_THAT(meet(variables), HasSubstr("exclude each other"));
 }
 
+TEST(MeetingTest, OneThatJoinsHasNoRankYetOrOneAfterTheOthers) {
+  const auto joining = meeting({}, {.rendezvous = "a:1", .processes = 4, .joins = true});
+  ASSERT_TRUE(joining.ok()) << joining.status();
+  EXPECT_TRUE(joining->joins);
+  EXPECT_EQ(joining->processes, 4U);
+  const auto called = meeting({}, {.rendezvous = "a:1", .rank = 5, .processes = 4, .joins = true});
+  ASSERT_TRUE(called.ok()) << called.status();
+  EXPECT_FALSE(called->joins);
+  EXPECT_EQ(called->rank, 5U);
+  // Whatever started it.
+  const auto of_torchrun = meeting(
+      {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}, {"RANK", "2"}, {"WORLD_SIZE", "4"}}, {.joins = true});
+  ASSERT_TRUE(of_torchrun.ok()) << of_torchrun.status();
+  EXPECT_TRUE(of_torchrun->joins);
+  EXPECT_THAT(refusal({}, {.rendezvous = "a:1", .rank = 3, .processes = 4, .joins = true}),
+              HasSubstr("--join and --process 3"));
+  EXPECT_THAT(refusal({}, {.rendezvous = "a:1", .rank = 4, .processes = 4}), HasSubstr("counted from 0"));
+  EXPECT_THAT(refusal({}, {.joins = true}), HasSubstr("expected --rendezvous HOST:PORT"));
+  EXPECT_THAT(refusal({{"PMIX_RANK", "1"}}, {.joins = true}), HasSubstr("expected --rendezvous HOST:PORT"));
+}
+
 }  // namespace
 }  // namespace verbena::job

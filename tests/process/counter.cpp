@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "absl/functional/function_ref.h"
 #include "apps/data/output_file.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/resuming/checkpoints.hpp"
@@ -17,8 +19,31 @@
 namespace verbena::apps {
 namespace {
 
-constexpr std::uint64_t kRows = 10;
+constexpr std::uint64_t kRows = 10;  // of each operation
 constexpr std::uint32_t kWidth = 4;
+
+/// How long operations take whoever calls them.
+class Times {
+ public:
+  absl::Status add(absl::FunctionRef<absl::Status()> operation) {
+    const auto start = std::chrono::steady_clock::now();
+    absl::Status status = operation();
+    ms_.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    return status;
+  }
+  std::string line() {
+    std::sort(ms_.begin(), ms_.end());
+    const auto at = [&](double share) {
+      return ms_[std::min(static_cast<std::size_t>(share * static_cast<double>(ms_.size())), ms_.size() - 1)];
+    };
+    return fmt::format("{} operations: p50 {:.3f}, p99 {:.3f}, p99.9 {:.3f}, most {:.3f} ms", ms_.size(),
+                       at(0.5), at(0.99), at(0.999), ms_.back());
+  }
+
+ private:
+  std::vector<double> ms_;
+};
 
 class Counter : public Application {
  public:
@@ -38,6 +63,8 @@ class Counter : public Application {
     command.add_flag("--hold", hold_, "Worker 0 holds a row for good, which the others push to.");
     command.add_option("--bad-check", bad_check_, "What check() complains of.");
     command.add_option("--words", words_, "Said by worker 0.");
+    add_number(command, "--rows", rows_, "Of the table; each iteration counts in ten of them.");
+    command.add_flag("--times", times_, "Each worker says how long its operations took.");
   }
 
   [[nodiscard]] Files files() const override {
@@ -77,7 +104,7 @@ class Counter : public Application {
     const bool first = context.session.rank() == 0;
     auto table = context.session.table<std::int64_t>(
         {.name = "counts",
-         .rows = kRows,
+         .rows = std::max(rows_, kRows),
          .width = kWidth,
          .consistency = context.consistency,
          .allocation = dynamic_ ? Allocation::kDynamic : Allocation::kStatic});
@@ -86,11 +113,14 @@ class Counter : public Application {
     const std::vector<std::int64_t> ones(kRows * kWidth, 1);
     if (first) context.reporter.progress("reading data", 1, 1);
     Checkpoints& checkpoints = context.checkpoints;
+    Times times;
     for (std::int64_t iteration = checkpoints.first_iteration(); iteration <= iterations_; ++iteration) {
       RETURN_IF_ERROR(misbehave(first && iteration == 2, context.stop));
-      RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
-      RETURN_IF_ERROR(table->push(KeyRange{0, kRows}, ones));
-      RETURN_IF_ERROR(context.session.clock());
+      const Key begin = static_cast<Key>(iteration) * kRows % (std::max(rows_, kRows) - kRows + 1);
+      const KeyRange keys{begin, begin + kRows};
+      RETURN_IF_ERROR(times.add([&] { return table->pull(keys, values); }));
+      RETURN_IF_ERROR(times.add([&] { return table->push(keys, ones); }));
+      RETURN_IF_ERROR(times.add([&] { return context.session.clock(); }));
       report(context.reporter, iteration, static_cast<double>(values[0]));
       RETURN_IF_ERROR(checkpoints.after_iteration(iteration, iteration == iterations_,
                                                   [] { return nlohmann::json::object(); }));
@@ -98,6 +128,7 @@ class Counter : public Application {
     }
     RETURN_IF_ERROR(context.session.barrier());
     RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
+    if (times_) context.reporter.print(times.line());
     return first ? finish(context.reporter, values.back()) : absl::OkStatus();
   }
 
@@ -170,6 +201,8 @@ class Counter : public Application {
   std::string bad_check_;
   std::string words_;
   bool dynamic_ = false;
+  std::uint64_t rows_ = kRows;
+  bool times_ = false;
 };
 
 }  // namespace

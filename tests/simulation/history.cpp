@@ -20,7 +20,7 @@ Iterations::Options iteration_options(const Scenario& scenario) {
                   [](const TableShape& table) { return consistency::rules_of(table.model).ends_early; });
   Iterations::Options options{.mini_batch = scenario.mini_batch, .end_early = end_early, .news_time = {}};
   // The news wait until the place of a server that tells them is taken, or the way to it is mended.
-  if (scenario.scheduler.pause_probability == 0 && scenario.copies == 1 &&
+  if (scenario.scheduler.pause_probability == 0 && !scenario.has_configurations() &&
       !scenario.network.connections_may_break)
     options.news_time = kEndOfIterationTime;
   return options;

@@ -147,7 +147,8 @@ class Job final : public World {
   [[nodiscard]] bool has_place(std::uint32_t number) const override { return !is_dismissed_.at(number); }
   void joined(std::uint32_t rank) override { workers_[rank].joined = true; }
   [[nodiscard]] std::optional<std::uint64_t> reads(std::uint32_t rank) const override {
-    if (scenario_.network.mapped || scenario_.copies > 1 || links_cut_ > 0 || has_replaced_who_goes_on_)
+    if (scenario_.network.mapped || scenario_.has_configurations() || links_cut_ > 0 ||
+        has_replaced_who_goes_on_)
       return std::nullopt;
     return workers_[rank].transport->reads();
   }
@@ -180,14 +181,14 @@ class Job final : public World {
     return std::size_t{copy} * scenario_.servers + rank;
   }
   /// Nobody but its victim may notice the death of a server.
-  [[nodiscard]] bool goes_on() const { return scenario_.outlives_nodes || scenario_.copies > 1; }
+  [[nodiscard]] bool goes_on() const { return scenario_.outlives_nodes || scenario_.has_configurations(); }
   [[nodiscard]] bool is_harmless(const Strike& strike) const {
     return strike.is_harmless() || (strike.breaks_a_link() && scenario_.network.connections_may_break);
   }
   void break_a_link(const Strike& strike);
   [[nodiscard]] std::shared_ptr<cluster::ConfigurationSource> configuration_source(
       const bool* is_cut_off = nullptr) {
-    return scenario_.copies > 1 ? configurations_.source(is_cut_off) : nullptr;
+    return scenario_.has_configurations() ? configurations_.source(is_cut_off) : nullptr;
   }
   void begin(ServerNode& node);
   void run_server(ServerNode& node);
@@ -217,7 +218,8 @@ class Job final : public World {
   void hear_suspicion(const std::string& address);
   void end_who_was_left_behind(ServerNode& node, const Strike& strike);
   [[nodiscard]] ServerNode* choose_copy(std::uint32_t server);
-  void replace(std::uint32_t server);
+  ServerNode* replace(std::uint32_t server);
+  void move(const Strike& strike);
   void end_the_rest();
   void compare_image(ServerNode& node, server::Server& server);
   [[nodiscard]] bool is_in_chain(const ServerNode& node);
@@ -280,6 +282,7 @@ class Job final : public World {
   std::uint32_t replacements_ = 0;
   std::uint64_t links_cut_ = 0;
   std::uint64_t left_behind_ = 0;
+  std::uint64_t moves_ = 0;
   bool has_computed_long_ = false;
   std::map<TaskId, Identity> identities_;                ///< of workers' processes
   std::map<std::uint32_t, bool> is_dismissed_;           ///< workers, by their numbers in the history
@@ -354,7 +357,7 @@ void Job::run_server(ServerNode& node) {
       drive_with_lane_tasks(node);
       node.status = (*server)->status();
     }
-    const bool has_all = scenario_.copies > 1 && is_in_chain(node) && !node.is_called_off;
+    const bool has_all = scenario_.has_configurations() && is_in_chain(node) && !node.is_called_off;
     if (has_all && node.status.ok()) compare_image(node, **server);
   }
   trace([&] { return fmt::format("{} ends: {}", address_of(rank, copy), node.status.ToString()); });
@@ -773,14 +776,43 @@ ServerNode* Job::choose_copy(std::uint32_t server) {
   return others.empty() ? nullptr : others[scheduler_.steps() % others.size()];
 }
 
-/// As the launcher does.
-void Job::replace(std::uint32_t server) {
-  if (all_workers(&WorkerNode::ended) || newcomers_[server] == kMostNewcomers) return;
+/// As the launcher does. nullptr: it does not.
+ServerNode* Job::replace(std::uint32_t server) {
+  if (all_workers(&WorkerNode::ended) || newcomers_[server] == kMostNewcomers) return nullptr;
   ServerNode& node = servers_.emplace_back();
   node.rank = server;
   node.copy = scenario_.copies + newcomers_[server]++;
   node.joins = true;
   begin(node);
+  return &node;
+}
+
+/// As rank 0 does when a host joins or leaves: nobody steps aside before another one has all.
+void Job::move(const Strike& strike) {
+  ServerNode* const newcomer = replace(strike.victim);
+  if (newcomer == nullptr) return;
+  note_struck(strike);
+  const auto is_well = [&](const ServerNode& node) {
+    return is_in_chain(node) && !node.is_called_off && !node.ended && node.transport != nullptr;
+  };
+  while (!is_well(*newcomer)) {
+    if (newcomer->ended || newcomer->is_called_off || all_workers(&WorkerNode::ended)) return;
+    scheduler_.sleep(scheduler_.now() + microseconds(50));
+  }
+  std::vector<ServerNode*> others;
+  for (ServerNode& node : servers_) {
+    if (node.rank == strike.victim && &node != newcomer && is_well(node)) others.push_back(&node);
+  }
+  if (others.empty()) return;
+  ServerNode& replaced = *others[strike.copy % others.size()];
+  const std::string address = address_of(strike.victim, replaced.copy);
+  trace([&] { return fmt::format("{} steps aside", address); });
+  replaced.is_called_off = true;
+  leave_behind(replaced, strike);
+  if (configurations_.newest().servers[strike.victim].front() == address) ++failovers_;
+  ++moves_;
+  configurations_.remove({.server = strike.victim, .copy = replaced.copy});
+  end_who_was_left_behind(replaced, strike);
 }
 
 /// As the launcher does when all workers have ended.
@@ -815,7 +847,8 @@ void Job::break_a_link(const Strike& strike) {
 void Job::kill(const Strike& strike) {
   if (strike.breaks_a_link()) return break_a_link(strike);
   if (strike.what == Disaster::kWorkerIsReplaced) return strike_worker(strike);
-  if (scenario_.copies > 1) return kill_a_copy(strike);
+  if (strike.what == Disaster::kServerMoves) return move(strike);
+  if (scenario_.has_configurations()) return kill_a_copy(strike);
   SimulatedTransport* const node =
       strike.is_of_a_server() ? servers_[strike.victim].transport : workers_[strike.victim].transport;
   if (node == nullptr) return;
@@ -973,7 +1006,7 @@ JobResult Job::run() {
   if (scenario_.left_behind) {
     configurations_.let_them_go_on([this](const std::string& address) { hear_suspicion(address); });
   }
-  if (scenario_.copies > 1) {
+  if (scenario_.has_configurations()) {
     std::vector<cluster::Configuration::Chain> chains(scenario_.servers);
     for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
       for (std::uint32_t copy = 0; copy < scenario_.copies; ++copy)
@@ -998,7 +1031,7 @@ JobResult Job::run() {
     scheduler_.spawn([this, &strike] { run_disaster(strike); });
   }
   if (anybody_may_not_come) scheduler_.spawn([this] { end_the_waiting(); });
-  if (scenario_.copies > 1) scheduler_.spawn([this] { end_the_rest(); });
+  if (scenario_.has_configurations()) scheduler_.spawn([this] { end_the_rest(); });
 
   const auto outcome = scheduler_.run(network_, scheduler_.now() + kMaxTime, kMaxSteps);
   if (outcome == Scheduler::Outcome::kAllEnded) {
@@ -1031,6 +1064,7 @@ JobResult Job::run() {
           .checkpoints = checkpoints_,
           .resumed = scenario_.resume.empty() ? 0U : 1U,
           .failovers = failovers_,
+          .moves = moves_,
           .joins = configurations_.joins(),
           .replacements = replacements_,
           .links_cut = links_cut_,

@@ -38,6 +38,7 @@ enum class Model : std::uint8_t {
   kHosts,        ///< as kFailover, but who is left out of a configuration may go on, on a host out of reach
   kRejoin,       ///< as kHosts, and others come in their places
   kRemoteReplacement,  ///< as kReplacement, but the one before may go on, on a host out of reach
+  kMoves,              ///< as kRejoin, and servers, with copies or without, move to processes that join
 };
 inline constexpr std::array kModels = {Model::kBsp,         Model::kSsp,
                                        Model::kEssp,        Model::kBoundedDelay,
@@ -49,7 +50,8 @@ inline constexpr std::array kModels = {Model::kBsp,         Model::kSsp,
                                        Model::kCheckpoints, Model::kFailover,
                                        Model::kRepair,      Model::kReplacement,
                                        Model::kMending,     Model::kHosts,
-                                       Model::kRejoin,      Model::kRemoteReplacement};
+                                       Model::kRejoin,      Model::kRemoteReplacement,
+                                       Model::kMoves};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -71,6 +73,7 @@ struct JobResult {
   std::uint64_t checkpoints = 0;    ///< that were written, as worker 0 was told
   std::uint64_t resumed = 0;        ///< jobs that went on from a checkpoint
   std::uint64_t failovers = 0;      ///< servers whose place was taken by a copy
+  std::uint64_t moves = 0;          ///< processes that have stepped aside for one that had joined
   std::uint64_t joins = 0;          ///< copies that have begun later, and got all that the others have
   std::uint64_t replacements = 0;   ///< processes that have taken a worker's place
   std::uint64_t links_cut = 0;

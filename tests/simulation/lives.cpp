@@ -100,8 +100,8 @@ void add(const JobResult& life, JobResult& all) {
   for (std::uint64_t JobResult::*const count :
        {&JobResult::numbers_checked, &JobResult::steps, &JobResult::ended_early, &JobResult::rows_localized,
         &JobResult::rows_moved_by_intent, &JobResult::rows_replicated, &JobResult::replicas_used,
-        &JobResult::checkpoints, &JobResult::resumed, &JobResult::failovers, &JobResult::joins,
-        &JobResult::replacements, &JobResult::losses, &JobResult::left_behind})
+        &JobResult::checkpoints, &JobResult::resumed, &JobResult::failovers, &JobResult::moves,
+        &JobResult::joins, &JobResult::replacements, &JobResult::losses, &JobResult::left_behind})
     all.*count += life.*count;
 }
 

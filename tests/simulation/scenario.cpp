@@ -66,6 +66,8 @@ std::string_view to_string(Model model) {
       return "rejoin";
     case Model::kRemoteReplacement:
       return "remote-replacement";
+    case Model::kMoves:
+      return "moves";
     case Model::kVap:
       break;
   }
@@ -118,6 +120,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kHosts:
     case Model::kRejoin:
     case Model::kRemoteReplacement:
+    case Model::kMoves:
     case Model::kVap:
       break;
   }
@@ -581,6 +584,36 @@ Scenario make_rejoin(std::uint64_t seed) {
   return scenario;
 }
 
+/// A scenario of several hosts in which servers move, half of the time without copies, and meanwhile some
+/// copies die or are taken for dead, as far as another one has all.
+Scenario make_moves(std::uint64_t seed) {
+  Scenario scenario = make_rejoin(seed);
+  std::mt19937_64 random(seed + 0x30fe5);
+  scenario.is_elastic = true;
+  scenario.copies = chance(random, 0.5) ? 1 : 2;
+  std::erase_if(scenario.disasters, [&](const Strike& strike) {
+    return strike.what == Disaster::kCopyDies && chance(random, 0.5);
+  });
+  for (std::uint32_t server = 0; server < scenario.servers; ++server) {
+    Duration delay{0};
+    for (std::uint64_t moves = below(random, 4); moves > 0; --moves) {
+      delay += microseconds(small(random, scenario.churn ? 100'000 : 10'000));
+      Strike& strike = scenario.disasters.emplace_back();
+      strike.what = Disaster::kServerMoves;
+      strike.victim = server;
+      strike.copy = static_cast<std::uint32_t>(below(random, scenario.copies));
+      strike.delay = delay;
+      strike.early = chance(random, 0.1);
+      // Most hear that they are replaced, and end.
+      strike.fate = chance(random, 0.7) ? Fate::kGoesOn : Fate::kIsCutOff;
+      if (strike.fate == Fate::kGoesOn && chance(random, 0.2)) strike.fate = Fate::kStops;
+      if (strike.fate != Fate::kGoesOn)
+        strike.length = microseconds(small(random, chance(random, 0.3) ? 2'000'000 : 20'000));
+    }
+  }
+  return scenario;
+}
+
 /// A scenario of another model in which workers die at random moments, some again and again, and other
 /// processes take their places: with servers that die meanwhile, as in these models, or without.
 Scenario let_workers_die(std::uint64_t seed, std::mt19937_64& random, Model with_copies, Model with_others) {
@@ -707,6 +740,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   if (model == Model::kHosts) return make_hosts(seed);
   if (model == Model::kRejoin) return make_rejoin(seed);
   if (model == Model::kRemoteReplacement) return make_remote_replacement(seed);
+  if (model == Model::kMoves) return make_moves(seed);
   if (model == Model::kRepair) return make_repair(seed);
   if (model == Model::kCheckpoints) return make_checkpoints(seed);
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(model));
@@ -871,6 +905,8 @@ std::string to_string(const Strike& strike) {
                            kFates[static_cast<std::size_t>(strike.fate)],
                            std::chrono::duration_cast<microseconds>(strike.delay).count(),
                            strike.early ? " of the job" : "");
+      case Disaster::kServerMoves:
+        return of("server {} moves");
       case Disaster::kStranger:
         return of("a stranger comes to server {}");
       case Disaster::kTraitor:

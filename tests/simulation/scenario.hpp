@@ -35,6 +35,7 @@ enum class Disaster : std::uint8_t {
   kTraitor,           ///< a worker breaks rules
   kWorkerIsReplaced,  ///< it dies, and another process takes its place
   kServerLinkBreaks,  ///< where it can be mended
+  kServerMoves,       ///< a process joins as a copy of a server, and then another one steps aside
 };
 /// What becomes of a copy of a server after kServerDies, where who is left out of a configuration may go on;
 /// and of a worker that is replaced.
@@ -69,7 +70,7 @@ struct Strike {
   [[nodiscard]] bool is_of_a_server() const {
     return what == Disaster::kServerDies || what == Disaster::kCopyDies || what == Disaster::kNodeDies ||
            what == Disaster::kServerStops || what == Disaster::kServerLacksMemory ||
-           what == Disaster::kServerLinkBreaks;
+           what == Disaster::kServerLinkBreaks || what == Disaster::kServerMoves;
   }
   /// The job goes on as if nothing had happened.
   [[nodiscard]] bool is_harmless() const {
@@ -125,6 +126,7 @@ struct Scenario {
   std::uint32_t servers = 1;
   std::uint32_t copies = 1;    ///< of each server; more: it goes on when one dies
   bool repairs = false;        ///< another copy joins when one has died
+  bool is_elastic = false;     ///< servers may move, also those without copies
   bool left_behind = false;    ///< copies that a configuration leaves out may go on
   bool computes_long = false;  ///< then a worker does, once
   Duration slowest_news{0};    ///< of another configuration
@@ -162,6 +164,8 @@ struct Scenario {
   /// ServerOptions::outlives_workers and SessionOptions::outlives_servers. REQUIRES: all tables move
   bool outlives_nodes = false;
   std::vector<Strike> disasters;
+  /// Processes may take the places of servers.
+  [[nodiscard]] bool has_configurations() const { return copies > 1 || is_elastic; }
   std::optional<Checkpoints> checkpoints;
   std::string resume;        ///< SessionOptions::resume
   bool virtual_time = true;  ///< nothing else happens while a session takes a step; false: real threads

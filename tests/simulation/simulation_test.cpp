@@ -81,8 +81,8 @@ JobResult counts_of(Model model, std::uint64_t seeds) {
     for (std::uint64_t JobResult::*const count :
          {&JobResult::ended_early, &JobResult::rows_localized, &JobResult::rows_moved_by_intent,
           &JobResult::rows_replicated, &JobResult::replicas_used, &JobResult::checkpoints,
-          &JobResult::resumed, &JobResult::failovers, &JobResult::joins, &JobResult::replacements,
-          &JobResult::links_cut, &JobResult::left_behind, &JobResult::losses})
+          &JobResult::resumed, &JobResult::failovers, &JobResult::moves, &JobResult::joins,
+          &JobResult::replacements, &JobResult::links_cut, &JobResult::left_behind, &JobResult::losses})
       all.*count += result.*count;
   }
   return all;
@@ -152,6 +152,13 @@ TEST(RejoinSimulationTest, OthersComeInThePlacesOfThoseWhoGoOn) {
   EXPECT_GT(counts.failovers, 80U);
   EXPECT_GT(counts.left_behind, 80U);
   EXPECT_GT(counts.joins, 80U);
+}
+
+TEST(MovesSimulationTest, ServersMoveWithCopiesAndWithout) {
+  const JobResult counts = counts_of(Model::kMoves, 100);
+  EXPECT_GT(counts.moves, 100U);
+  EXPECT_GT(counts.joins, 120U);
+  EXPECT_GT(counts.failovers, 80U);
 }
 
 /// A row moves all the time. A worker that is 30 times slower than the others must reach it, too.

@@ -14,6 +14,7 @@
 
 #include "cluster/controller.hpp"
 #include "cluster/local_store.hpp"
+#include "cluster/order.hpp"
 #include "cluster/stored_configuration.hpp"
 #include "cluster/word.hpp"
 
@@ -60,17 +61,33 @@ TEST(ConfigurationTest, AnythingElseIsRefused) {
 
 TEST(WordTest, SurvivesTheJourneyAndNothingElseDoes) {
   for (const Word& word : {Word(Suspicion{.address = "tcp:a:1", .why = "\"silent\"\n"}),
-                           Word(Arrival{.pid = 4711, .host = "node\\2"}), Word(WantsToJoin{"tcp:a:1"}),
-                           Word(HasJoined{"tcp:a:1"}), Word(WantsToLeave{})}) {
+                           Word(Arrival{.pid = 4711, .host = "node\\2", .machine = "m"}),
+                           Word(Arrival{.pid = 1, .host = "a", .machine = "b", .takes = 3}),
+                           Word(WantsToJoin{"tcp:a:1"}), Word(HasJoined{"tcp:a:1"}), Word(WantsToLeave{})}) {
     const auto back = decode_word(encode(word));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, word);
   }
   for (const std::string text :
        {"", "[]", "{}", R"({"suspect":"a"})", R"({"suspect":"a","why":1})", R"({"suspect":["a"],"why":"b"})",
-        R"({"arrived":-1,"host":"a"})", R"({"arrived":4294967296,"host":"a"})", R"({"wants to join":1})"})
+        R"({"arrived":-1,"host":"a","machine":"b"})", R"({"arrived":4294967296,"host":"a","machine":"b"})",
+        R"({"arrived":1,"host":"a"})", R"({"wants to join":1})"})
     EXPECT_THAT(std::string(decode_word(text).status().message()), HasSubstr("a word")) << text;
   EXPECT_FALSE(decode_word(std::string(60'000, '[')).ok());
+}
+
+TEST(OrderTest, SurvivesTheJourneyAndNothingElseDoes) {
+  for (const Order& order : {Order(BecomesCopy{3}), Order(IsNotNeeded{"\"even\"\n"}),
+                             Order(StartsAnother{4294967295}), Order(StepsAside{})}) {
+    const auto back = decode_order(encode(order));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, order);
+  }
+  for (const std::string text : {"", "[]", "{}", R"({"becomes a copy of":"1"})",
+                                 R"({"becomes a copy of":-1})", R"({"starts":4294967296})",
+                                 R"({"is not needed":1})", R"({"number":1,"servers":[["a"]],"joining":[]})"})
+    EXPECT_THAT(std::string(decode_order(text).status().message()), HasSubstr("an order")) << text;
+  EXPECT_FALSE(decode_order(std::string(60'000, '[')).ok());
 }
 
 class StoredConfigurationTest : public ::testing::Test {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/launcher/told_configuration.hpp"
+#include "cluster/order.hpp"
 #include "cluster/word.hpp"
 
 namespace verbena::apps {
@@ -30,12 +31,18 @@ class FakeNews final : public job::PeerNews {
   }
 
   void release(std::uint32_t rank) override { released.push_back(rank); }
+  void tell_one(std::uint32_t rank, const std::string& news) override {
+    ordered.push_back(std::to_string(rank) + ": " + news);
+  }
+  std::uint32_t keep_place() override { return next_place++; }
 
   Listener listener;
   std::uint32_t speaker = 5;  ///< whose words these are
   std::vector<std::uint32_t> outlived;
   std::vector<std::string> dismissed;
   std::vector<std::uint32_t> released;
+  std::vector<std::string> ordered;
+  std::uint32_t next_place = 100;
 };
 
 /// Does as the leader does.
@@ -51,10 +58,16 @@ class FakeLeader final : public Leader::Survival::Host {
   }
   void note_joined(std::uint32_t rank) override { joined.push_back(rank); }
   void leave(std::uint32_t rank) override { next = succession_.let_leave(rank); }
+  void step_aside(std::uint32_t rank, const std::string& what) override {
+    replaced.push_back(std::to_string(rank) + ": " + what);
+  }
+  void show(const std::string& line) override { lines.push_back(line); }
 
   std::vector<std::string> lost;
   std::vector<std::string> welcomed;
   std::vector<std::uint32_t> joined;
+  std::vector<std::string> replaced;
+  std::vector<std::string> lines;
   absl::StatusOr<std::string> next = absl::UnknownError("nobody was lost");  ///< after the last loss
 
  private:
@@ -76,13 +89,11 @@ class HostsSuccessionTest : public ::testing::Test {
     return source_->newest();
   }
   /// The speaker's process has come late.
-  void arrive(std::uint32_t pid, const std::string& host) {
-    news_.say(cluster::encode(cluster::Arrival{.pid = pid, .host = host}));
-  }
+  void say_it_has_come(const cluster::Arrival& arrival) { news_.say(cluster::encode(arrival)); }
   /// A process comes in the place of rank 1's, and wants to be a copy.
   void let_another_come(const std::string& address) {
     news_.speaker = 1;
-    arrive(4711, "node2");
+    say_it_has_come({.pid = 4711, .host = "node2", .machine = "node2"});
     told_.listens_at(address);
     told_.join();
     succession_->tell(leader_);
@@ -90,7 +101,9 @@ class HostsSuccessionTest : public ::testing::Test {
 
   const RankChains chains_ = {{0, 3}, {1, 2}};
   FakeNews news_;
-  const std::unique_ptr<HostsSuccession> succession_ = *HostsSuccession::make(chains_, news_);
+  const std::vector<HostsSuccession::HostOfRank> hosts_ = {{"a", "node1"}, {"b", "node2"}, {"c", "node3"},
+                                                           {"c", "node3"}, {"a", "node1"}, {"a", "node1"}};
+  const std::unique_ptr<HostsSuccession> succession_ = *HostsSuccession::make(chains_, hosts_, news_);
   ToldConfiguration told_{chains_, news_, succession_->listener(),
                           [this](const cluster::Configuration& first) { succession_->begin(first); }};
   const std::shared_ptr<cluster::ConfigurationSource> source_ = told_.source();
@@ -190,7 +203,7 @@ TEST_F(HostsSuccessionTest, AnotherProcessOfTheRankJoinsAndCanTakeItsPlace) {
   const std::shared_ptr<cluster::ConfigurationSource> its_own = told_.source();
   news_.listener.on_gone(3, "it is gone");
   news_.speaker = 3;
-  arrive(4712, "node3");
+  say_it_has_come({.pid = 4712, .host = "node3", .machine = "node3"});
   its_own->has_joined("place 4");
   succession_->tell(leader_);
   EXPECT_THAT(leader_.joined, IsEmpty()) << "that is another one's address";
@@ -212,7 +225,7 @@ TEST_F(HostsSuccessionTest, OneThatIsGoneBeforeItHasJoinedIsNotMissed) {
   meet();
   news_.listener.on_gone(1, "it is gone");
   news_.speaker = 1;
-  arrive(4711, "node2");
+  say_it_has_come({.pid = 4711, .host = "node2", .machine = "node2"});
   news_.listener.on_gone(1, "it is gone");
   succession_->tell(leader_);
   EXPECT_TRUE(leader_.next.ok()) << leader_.next.status();
@@ -261,8 +274,8 @@ TEST_F(HostsSuccessionTest, WhoIsToEndStepsAsideIfAnotherHasAll) {
   news_.speaker = 2;
   told_.leave();
   succession_->tell(leader_);
-  EXPECT_THAT(std::string(leader_.next.status().message()),
-              HasSubstr("copy 1 of server 1 is the only one that has all of it"));
+  EXPECT_TRUE(absl::IsUnavailable(leader_.next.status())) << leader_.next.status();
+  EXPECT_THAT(news_.ordered.back(), HasSubstr("starts")) << "another one is made";
   EXPECT_FALSE(succession_->is_being_joined(1));
   let_another_come("place 4");
   EXPECT_TRUE(succession_->is_being_joined(1));
@@ -287,7 +300,7 @@ TEST_F(HostsSuccessionTest, WhoHasNotComeLateCannotJoin) {
   told_.listens_at("place 4");
   told_.join();
   news_.speaker = 5;
-  arrive(1, "a worker's");
+  say_it_has_come({.pid = 1, .host = "a worker's", .machine = "b"});
   told_.listens_at("place 5");
   told_.join();
   succession_->tell(leader_);
@@ -325,6 +338,168 @@ TEST_F(HostsSuccessionTest, RankZeroAndWorkersAreNeeded) {
   meet();
   EXPECT_THAT(std::string(succession_->go_on_without(0, "").status().message()), HasSubstr("leads"));
   EXPECT_THAT(std::string(succession_->go_on_without(4, "").status().message()), HasSubstr("no server"));
+}
+
+/// Four servers without copies: 0 and 1 on a first host, 2 and 3 on a second one; rank 4 is a worker.
+class MovesTest : public ::testing::Test {
+ protected:
+  MovesTest() { told_.begin({"place 0", "place 1", "place 2", "place 3"}); }
+
+  void arrive(std::uint32_t rank, const std::string& host,
+              std::optional<std::uint32_t> takes = std::nullopt) {
+    news_.speaker = rank;
+    say_it_has_come({.pid = rank, .host = host, .machine = host, .takes = takes});
+    succession_->tell(leader_);
+  }
+  /// The process of that rank gets all that the server has.
+  void join(std::uint32_t rank) {
+    const std::string place = "place " + std::to_string(rank);
+    news_.speaker = rank;
+    told_.listens_at(place);
+    told_.join();
+    succession_->tell(leader_);
+    told_.source()->has_joined(place);
+    succession_->tell(leader_);
+  }
+  void ask_to_leave(std::uint32_t rank) {
+    news_.speaker = rank;
+    told_.leave();
+    succession_->tell(leader_);
+  }
+  /// As the leader does, again and again.
+  void ask_again(std::uint32_t rank) {
+    leader_.leave(rank);
+    succession_->tell(leader_);
+  }
+  void lose(std::uint32_t rank) {
+    news_.listener.on_gone(rank, "it is gone");
+    succession_->tell(leader_);
+  }
+  [[nodiscard]] std::vector<cluster::Configuration::Chain> servers() {
+    source_->poll(std::chrono::steady_clock::now());
+    return source_->newest().servers;
+  }
+  static std::string order(std::uint32_t rank, const cluster::Order& order) {
+    return std::to_string(rank) + ": " + cluster::encode(order);
+  }
+
+  const RankChains chains_ = {{0}, {1}, {2}, {3}};
+  const std::vector<HostsSuccession::HostOfRank> hosts_ = {
+      {"a", "a"}, {"a", "a"}, {"b", "b"}, {"b", "b"}, {"a", "a"}};
+  FakeNews news_;
+  const std::unique_ptr<HostsSuccession> succession_ = *HostsSuccession::make(chains_, hosts_, news_);
+  ToldConfiguration told_{chains_, news_, succession_->listener(),
+                          [this](const cluster::Configuration& first) { succession_->begin(first); }};
+  const std::shared_ptr<cluster::ConfigurationSource> source_ = told_.source();
+  FakeLeader leader_{*succession_};
+};
+
+TEST_F(MovesTest, AHostThatJoinsTakesItsShare) {
+  arrive(5, "c");
+  EXPECT_THAT(leader_.welcomed, ElementsAre("5: copy 1 of server 1 (rank 5, pid 5 on c)"));
+  EXPECT_THAT(news_.ordered, ElementsAre(order(5, cluster::BecomesCopy{1})));
+  EXPECT_THAT(succession_->moves(), ElementsAre("the move of server 1 from a to c copies"));
+  EXPECT_THAT(servers(), ElementsAre(ElementsAre("place 0"), ElementsAre("place 1"), ElementsAre("place 2"),
+                                     ElementsAre("place 3")));
+  join(5);
+  EXPECT_THAT(leader_.joined, ElementsAre(5));
+  EXPECT_THAT(leader_.replaced,
+              ElementsAre("1: steps aside for copy 1 on c: the run goes on with the last copy of server 1 "
+                          "(configuration 4)"));
+  EXPECT_THAT(servers()[1], ElementsAre("place 5"));
+  EXPECT_THAT(news_.ordered.back(), order(1, cluster::StepsAside{}))
+      << "before it hears that it has no place";
+  EXPECT_THAT(news_.released, ElementsAre(1));
+  EXPECT_THAT(succession_->moves(), IsEmpty());
+  // The load is as even as can be: 1, 2 and 1.
+  arrive(6, "c");
+  EXPECT_THAT(news_.ordered.back(), HasSubstr("no host has two more"));
+  EXPECT_EQ(leader_.welcomed.size(), 1U);
+}
+
+TEST_F(MovesTest, TheProcessesOfAHostThatJoinsComeOneAfterTheOther) {
+  arrive(5, "c", 2);
+  EXPECT_THAT(succession_->moves(), ElementsAre("the move of server 1 from a to c copies",
+                                                "the move of server 2 from b to c waits for its turn"));
+  EXPECT_EQ(news_.ordered.size(), 1U);
+  join(5);
+  EXPECT_EQ(news_.ordered.back(), order(5, cluster::StartsAnother{100}));
+  EXPECT_THAT(succession_->moves(), ElementsAre("the move of server 2 from b to c starts a process"));
+  arrive(100, "c");
+  EXPECT_EQ(news_.ordered.back(), order(100, cluster::BecomesCopy{2}));
+  join(100);
+  EXPECT_THAT(servers()[2], ElementsAre("place 100"));
+  EXPECT_THAT(leader_.replaced.back(), HasSubstr("2: steps aside"));
+}
+
+TEST_F(MovesTest, OneThatIsGoneMeanwhileCostsNothing) {
+  arrive(5, "c", 2);
+  lose(5);
+  EXPECT_THAT(leader_.lost, ElementsAre(HasSubstr("5: is gone")));
+  EXPECT_TRUE(leader_.next.ok()) << leader_.next.status();
+  EXPECT_THAT(leader_.lines.back(),
+              HasSubstr("the move of server 2 from b to c comes to nothing: no process is left"));
+  EXPECT_THAT(succession_->moves(), IsEmpty());
+  // And nobody steps aside for one that is gone after it has joined.
+  arrive(6, "c");
+  news_.speaker = 6;
+  told_.listens_at("place 6");
+  told_.join();
+  succession_->tell(leader_);
+  news_.listener.on_gone(6, "it is gone");
+  told_.source()->has_joined("place 6");
+  succession_->tell(leader_);
+  EXPECT_THAT(leader_.replaced, IsEmpty());
+  EXPECT_THAT(servers()[1], ElementsAre("place 1"));
+  EXPECT_THAT(news_.released, IsEmpty());
+}
+
+TEST_F(MovesTest, OneThatIsToEndIsReplacedOnAnotherHost) {
+  ask_to_leave(2);
+  EXPECT_TRUE(absl::IsUnavailable(leader_.next.status())) << leader_.next.status();
+  EXPECT_EQ(news_.ordered.back(), order(0, cluster::StartsAnother{100})) << "on the other host, not its own";
+  EXPECT_THAT(leader_.lines.back(), "the move of server 2 from b to a begins, as its process is to end");
+  ask_again(2);
+  EXPECT_TRUE(absl::IsUnavailable(leader_.next.status())) << "it waits";
+  EXPECT_EQ(news_.ordered.size(), 1U);
+  arrive(100, "a");
+  join(100);
+  EXPECT_THAT(leader_.replaced, ElementsAre(HasSubstr("2: steps aside for copy 1 on a")));
+  EXPECT_THAT(servers()[2], ElementsAre("place 100"));
+  // Both of a host leave: neither goes to the other.
+  ask_to_leave(3);
+  EXPECT_TRUE(absl::IsUnavailable(leader_.next.status())) << leader_.next.status();
+  arrive(101, "a");
+  join(101);
+  ask_to_leave(1);
+  EXPECT_THAT(std::string(leader_.next.status().message()),
+              HasSubstr("no other host with servers that could take its place"));
+}
+
+TEST_F(MovesTest, WhoIsToEndHearsWhenNoOtherCanBeMade) {
+  succession_->tell(leader_);
+  for (std::uint32_t attempt = 0; attempt < 3; ++attempt) {
+    leader_.leave(2);
+    succession_->tell(leader_);
+    EXPECT_TRUE(absl::IsUnavailable(leader_.next.status())) << leader_.next.status();
+    arrive(100 + attempt, "a");
+    lose(100 + attempt);
+    EXPECT_THAT(servers()[2], ElementsAre("place 2"));
+  }
+  leader_.leave(2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(leader_.next.status())) << leader_.next.status();
+  EXPECT_THAT(std::string(leader_.next.status().message()), HasSubstr("only one that has all of it"));
+}
+
+/// Something has started it again on another host.
+TEST_F(MovesTest, OneThatHasLeftAndComesBackTakesAShare) {
+  ask_to_leave(2);
+  arrive(100, "a");
+  join(100);
+  EXPECT_THAT(servers()[2], ElementsAre("place 100"));
+  arrive(2, "c");
+  EXPECT_THAT(leader_.welcomed.back(), HasSubstr("2: copy 2 of server 1"));
+  EXPECT_EQ(succession_->moves().size(), 1U);
 }
 
 }  // namespace

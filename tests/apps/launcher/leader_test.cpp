@@ -351,8 +351,11 @@ class SurvivalTest : public LeaderTest {
       for (const auto& [rank, member] : std::exchange(newcomers, {})) host.welcome(rank, member);
       for (const std::uint32_t rank : std::exchange(joined, {})) host.note_joined(rank);
       for (const std::uint32_t rank : std::exchange(leaving, {})) host.leave(rank);
+      for (const std::uint32_t rank : std::exchange(replaced, {}))
+        host.step_aside(rank, "steps aside for another one");
     }
     absl::StatusOr<std::string> let_leave(std::uint32_t rank) override {
+      if (another_is_made) return absl::UnavailableError("another copy is being made");
       if (!lost.empty()) return absl::FailedPreconditionError("it is the only one that has all of it");
       lost = "nobody";
       return "goes on without rank " + std::to_string(rank);
@@ -366,11 +369,14 @@ class SurvivalTest : public LeaderTest {
       return "goes on without rank " + std::to_string(rank);
     }
     [[nodiscard]] std::optional<Chains> chains() override { return held_chains; }
+    [[nodiscard]] std::vector<std::string> moves() override { return {}; }
 
     std::vector<std::pair<std::uint32_t, std::string>> losses;
     std::vector<std::pair<std::uint32_t, Leader::Member>> newcomers;
     std::vector<std::uint32_t> joined;
     std::vector<std::uint32_t> leaving;
+    std::vector<std::uint32_t> replaced;
+    bool another_is_made = false;
     bool somebody_joins = false;
     std::optional<Chains> held_chains;
     std::string lost;
@@ -476,6 +482,33 @@ TEST_P(SurvivalTest, WhoWantsToLeaveGoesWithoutAWord) {
   step_until([&] { return !goes_on_; });
   EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
   EXPECT_EQ(leader_->signal(), 0);
+}
+
+TEST_P(SurvivalTest, WhoWantsToLeaveWaitsWhileAnotherCopyIsMade) {
+  survival_.another_is_made = true;
+  survival_.leaving = {1};
+  const auto enough = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+  step_until([&] { return std::chrono::steady_clock::now() > enough; });
+  EXPECT_FALSE(monitor_.failed());
+  EXPECT_TRUE(goes_on_);
+  // Another one of a rank that none had comes, and takes its place; a place before that stays empty.
+  survival_.newcomers.push_back(
+      {4, {.name = "copy 2 of server 0 (rank 4)", .server = true, .of_server = 0, .pid = 3, .copy = 2}});
+  step();
+  links_.push_back(come(4));
+  survival_.joined = {4};
+  survival_.replaced = {1};
+  step();
+  links_[1].reset();
+  for (const std::size_t other : {0U, 3U}) links_[other]->send(job::EndedMessage{0});
+  step();
+  EXPECT_TRUE(goes_on_);
+  links_[2]->send(job::EndedMessage{0});
+  step_until([&] { return !goes_on_; });
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+  EXPECT_EQ(leader_->signal(), 0);
+  EXPECT_TRUE(survival_.without.empty()) << "its end is no loss";
+  EXPECT_EQ(record_.failovers(), 1U);
 }
 
 TEST_P(SurvivalTest, WhenTheLastCopyIsToEndTheRunWaitsForOneThatJoinsOrEnds) {

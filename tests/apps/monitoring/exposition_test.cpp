@@ -92,18 +92,27 @@ TEST(ExpositionTest, IsOfTheFormat) {
 
 TEST(ExpositionTest, SaysWhatIsKnown) {
   const std::string text = sample_text();
-  for (const char* const line :
-       {"verbena_run_start_time_seconds 1764322200.25\n", "verbena_iteration 1\n", "verbena_workers 2\n",
-        "verbena_iteration_duration_seconds 0.5\n", "verbena_objective{objective=\"train_rmse\"} 0.5\n",
-        "verbena_worker_iteration{worker=\"0\"} 2\n", "verbena_worker_iterations_behind{worker=\"0\"} 0\n",
-        "verbena_worker_iterations_behind{worker=\"1\"} 1\n",
-        "verbena_worker_last_report_time_seconds{worker=\"0\"} 1764322202.25\n",
-        "verbena_items_total{worker=\"0\"} 200\n", "verbena_waited_seconds_total{worker=\"0\"} 0\n",
-        "verbena_waited_seconds_total{worker=\"1\"} 1\n", "verbena_session_seconds_total{worker=\"1\"} 4\n",
-        "verbena_rows_pulled_total{worker=\"1\"} 700\n", "verbena_events_total{kind=\"failover\"} 1\n",
-        "verbena_events_total{kind=\"restart\"} 0\n", "verbena_configuration 2\n",
-        "verbena_server_processes{server=\"0\",role=\"serves\"} 1\n",
-        "verbena_server_processes{server=\"1\",role=\"serves\"} 0\n"}) {
+  for (const char* const line : {"verbena_run_start_time_seconds 1764322200.25\n",
+                                 "verbena_iteration 1\n",
+                                 "verbena_workers 2\n",
+                                 "verbena_iteration_duration_seconds 0.5\n",
+                                 "verbena_objective{objective=\"train_rmse\"} 0.5\n",
+                                 "verbena_worker_iteration{worker=\"0\"} 2\n",
+                                 "verbena_worker_iterations_behind{worker=\"0\"} 0\n",
+                                 "verbena_worker_iterations_behind{worker=\"1\"} 1\n",
+                                 "verbena_worker_last_report_time_seconds{worker=\"0\"} 1764322202.25\n",
+                                 "verbena_items_total{worker=\"0\"} 200\n",
+                                 "verbena_waited_seconds_total{worker=\"0\"} 0\n",
+                                 "verbena_waited_seconds_total{worker=\"1\"} 1\n",
+                                 "verbena_session_seconds_total{worker=\"1\"} 4\n",
+                                 "verbena_rows_pulled_total{worker=\"1\"} 700\n",
+                                 "verbena_events_total{kind=\"failover\"} 1\n",
+                                 "verbena_events_total{kind=\"restart\"} 0\n",
+                                 "verbena_configuration 2\n",
+                                 "verbena_server_processes{server=\"0\",role=\"serves\"} 1\n",
+                                 "verbena_server_processes{server=\"1\",role=\"serves\"} 0\n",
+                                 R"(verbena_host_server_processes{host="node \"2\""} 1)",
+                                 "verbena_server_moves 1\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

@@ -33,6 +33,8 @@ TEST(LivePageTest, ShowsWhoIsBehindAndWhatHasHappened) {
   EXPECT_EQ(live["reads_by_lag"], json({600, 60, 0, 0, 30, 10}));
   EXPECT_EQ(live["events"][0]["what"], "server 0 has died");
   EXPECT_EQ(live["servers"][0]["copies"][0]["role"], "serves");
+  EXPECT_EQ(live["servers"][0]["copies"][0]["host"], "node \"2\"");
+  EXPECT_EQ(live["moves"].size(), 1U);
   EXPECT_TRUE(live["servers"][1]["copies"].empty());
 }
 

@@ -44,7 +44,9 @@ inline RunStatus sample_status(const RunRecord& record) {
   RunStatus status = status_of(record, /*elapsed_seconds=*/3);
   status.title = "mf, ssp:1";
   status.configuration = 2;
-  status.servers = {{{.copy = 1, .pid = 4711, .role = RunStatus::Copy::Role::kServes}}, {}};
+  status.servers = {{{.copy = 1, .pid = 4711, .role = RunStatus::Copy::Role::kServes, .host = "node \"2\""}},
+                    {}};
+  status.moves = {"the move of server 0 from node2 to node3 copies"};
   return status;
 }
 

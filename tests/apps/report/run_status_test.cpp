@@ -21,8 +21,9 @@ RunStatus some_status() {
   status.configuration = 4;
   status.servers = {{{.copy = 2, .pid = 31, .role = Role::kServes},
                      {.copy = 1, .pid = 30, .role = Role::kFollows},
-                     {.copy = 3, .pid = 33, .role = Role::kJoins}},
+                     {.copy = 3, .pid = 33, .role = Role::kJoins, .host = "node3"}},
                     {}};
+  status.moves = {"the move of server 0 from node1 to node3 copies"};
   status.workers = {{.worker = 0, .pid = 40, .iteration = 7, .seconds_ago = 0.5},
                     {.worker = 1, .iteration = -1, .seconds_ago = 12.5, .finished = true}};
   status.failovers = 1;

@@ -1,0 +1,43 @@
+// What whoever decides about configurations says to one process of a job on several hosts (word.hpp has what
+// processes say to it).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "absl/status/statusor.h"
+
+namespace verbena::cluster {
+
+/// To one that has come while the job runs: it becomes a copy of that server.
+struct BecomesCopy {
+  std::uint32_t server = 0;
+
+  bool operator==(const BecomesCopy&) const = default;
+};
+/// To one that has come while the job runs: there is nothing for it to do.
+struct IsNotNeeded {
+  std::string why;
+
+  bool operator==(const IsNotNeeded&) const = default;
+};
+/// It starts another process like itself, on its host; a place is kept for it.
+struct StartsAnother {
+  std::uint32_t rank = 0;  ///< the other one's
+
+  bool operator==(const StartsAnother&) const = default;
+};
+/// Another process has all that this one has, and the next configuration lacks this one.
+struct StepsAside {
+  bool operator==(const StepsAside&) const = default;
+};
+using Order = std::variant<BecomesCopy, IsNotNeeded, StartsAnother, StepsAside>;
+
+/// JSON, in one line. Bytes that are not UTF-8 are replaced.
+std::string encode(const Order& order);
+/// INVALID_ARGUMENT: it is none.
+absl::StatusOr<Order> decode_order(std::string_view text);
+
+}  // namespace verbena::cluster
