@@ -8,8 +8,8 @@
 //               {"word": text}          to rank 0 (peer_news.hpp)
 //               {"bye": true}           it ends on purpose
 //   rank 0      {"place": r}            to a process that is added: its rank
-//               {"late": n}             to a process that comes in the place of one that was dismissed, as the
-//                                       n-th after the first; 1 to one that is added
+//               {"late": n}             to the n-th process that comes in the place of the first one of its
+//                                       rank; 1 to one that is added
 //               {"missing": ranks}      now and then, while a fence lacks some
 //               {"refused": why}        to a process that cannot be of this job
 //               {"end": why}            all are to end
