@@ -22,6 +22,8 @@ class FakeMeeting final : public job::PeerNews {
   void listen(Listener to) override { listener = std::move(to); }
   void outlive(const std::vector<std::uint32_t>& ranks) override { outlived = ranks; }
   void tell(const std::string& /*news*/) override {}
+  void tell_one(std::uint32_t /*rank*/, const std::string& /*news*/) override {}
+  std::uint32_t keep_place() override { return 0; }
   void say(const std::string& /*word*/) override {}
   void dismiss(std::uint32_t rank, const std::string& why) override {
     dismissed.push_back(std::to_string(rank) + ": " + why);

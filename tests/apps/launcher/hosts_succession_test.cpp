@@ -315,7 +315,7 @@ TEST_F(HostsSuccessionTest, AWorkerThatComesLateHearsOfTheNewestConfiguration) {
   std::vector<std::string> told;
   news_.listener.on_news = [&](std::string_view news) { told.emplace_back(news); };
   news_.speaker = 5;
-  arrive(4711, "node2");
+  say_it_has_come({.pid = 4711, .host = "node2", .machine = "b"});
   succession_->tell(leader_);
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(*cluster::decode_configuration(told.front()), newest());
@@ -348,7 +348,7 @@ class MovesTest : public ::testing::Test {
   void arrive(std::uint32_t rank, const std::string& host,
               std::optional<std::uint32_t> takes = std::nullopt) {
     news_.speaker = rank;
-    say_it_has_come({.pid = rank, .host = host, .machine = host, .takes = takes});
+    news_.say(cluster::encode(cluster::Arrival{.pid = rank, .host = host, .machine = host, .takes = takes}));
     succession_->tell(leader_);
   }
   /// The process of that rank gets all that the server has.
