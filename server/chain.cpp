@@ -421,6 +421,7 @@ bool Chain::go_by_backlog(std::size_t most_bytes) {
 
 absl::Status Chain::on_piece(const protocol::LogRecord& piece) {
   if (has_image_) return absl::InvalidArgumentError("an image for a copy that has one");
+  if (is_dismissed_) return absl::OkStatus();  // all was over before it could join
   RETURN_IF_ERROR(image_.take(piece, [&](std::string_view head) { return host_.load(head); }));
   most_backlog_bytes_ = grain_.spare_log_bytes + image_.bulk_bytes();
   if (!image_.is_whole()) return absl::OkStatus();
