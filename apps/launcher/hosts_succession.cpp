@@ -12,6 +12,7 @@
 
 #include "apps/launcher/succession.hpp"
 #include "base/printable.hpp"
+#include "cluster/order.hpp"
 #include "cluster/stored_configuration.hpp"
 
 namespace verbena::apps {

@@ -47,6 +47,7 @@ std::vector<std::string> words_to_join(std::span<const std::string> words, std::
 void StartedProcesses::start(std::uint32_t rank) {
   std::vector<std::string> words = words_to_join(own_words(), rank);
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   posix_spawnattr_t attributes;
