@@ -86,7 +86,7 @@ TEST(SharesTest, TheLoadIsBoundedWhateverThereIs) {
     for (std::vector<std::string>& chain : chains) {
       const std::size_t first = random() % hosts;
       for (std::size_t copy = 0; copy < copies; ++copy)
-        chain.push_back(std::string(1, static_cast<char>('a' + (first + copy) % hosts)));
+        chain.emplace_back(1, static_cast<char>('a' + (first + copy) % hosts));
     }
     const std::vector<Holding> all = holdings_of(chains);
     const auto moves = share_of("z", all, static_cast<std::uint32_t>(copies), std::nullopt);
