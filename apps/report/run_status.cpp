@@ -14,14 +14,14 @@ namespace verbena::apps {
 namespace {
 
 using nlohmann::json;
-using Role = RunStatus::Copy::Role;
+using CopyRole = RunStatus::Copy::Role;
 
-/// In the order of Role.
+/// In the order of CopyRole.
 constexpr std::array<std::string_view, 4> kRoleNames = {"starts", "serves", "follows", "joins"};
 
-Role role_of(const std::string& name) {
+CopyRole role_of(const std::string& name) {
   const auto found = std::ranges::find(kRoleNames, name);
-  return found == kRoleNames.end() ? Role::kStarts : static_cast<Role>(found - kRoleNames.begin());
+  return found == kRoleNames.end() ? CopyRole::kStarts : static_cast<CopyRole>(found - kRoleNames.begin());
 }
 
 json json_of(const RunStatus::Copy& copy) {
@@ -82,7 +82,7 @@ RunStatus read_status(const json& from) {
 
 }  // namespace
 
-std::string_view name_of(Role role) {
+std::string_view name_of(CopyRole role) {
   return kRoleNames.at(static_cast<std::size_t>(role));
 }
 

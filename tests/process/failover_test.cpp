@@ -247,7 +247,7 @@ TEST(ReplicasTest, AreRefusedWhereThereAreNone) {
                             "--consistency", "asp", "--replicas", "1"},
                            folder.path());
   EXPECT_EQ(moving.status, 1);
-  EXPECT_THAT(moving.err, AllOf(HasSubstr("dynamic"), HasSubstr("without copies of servers")));
+  EXPECT_THAT(moving.err, AllOf(HasSubstr("dynamic"), HasSubstr("without --replicas and --elastic")));
   // By default they stay.
   const Ended staying =
       run(VERBENA_PROGRAM,
