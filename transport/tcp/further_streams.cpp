@@ -293,6 +293,7 @@ absl::Status FurtherStreams::Stream::begin(const Frame& frame) {
 
 absl::Status FurtherStreams::Stream::take(const Frame& frame, std::uint64_t offset,
                                           std::span<const std::byte> bytes) {
+  streams.has_received_ = true;
   return streams.user_.take_bulk(streams.awaited_, frame.address - streams.awaited_.address + offset, bytes);
 }
 
@@ -344,7 +345,6 @@ absl::Status FurtherStreams::receive(Stream& stream, std::size_t& left_to_receiv
       break;
     }
     hub_.has_worked = true;
-    has_received_ = true;
     RETURN_IF_ERROR(stream.reader.received(static_cast<std::size_t>(count), stream));
     left_to_receive -= std::min(left_to_receive, static_cast<std::size_t>(count));
     if (left_to_receive == 0) stream.channel.take_no_more();

@@ -201,7 +201,7 @@ class FurtherStreams {
   std::uint64_t unassigned_ = 0;  ///< the payload from which the next piece is
   std::size_t held_bytes_ = 0;
 
-  bool has_received_ = false;  ///< since the last check()
+  bool has_received_ = false;  ///< part of a payload, since the last check(): probes never end
   bool is_awaiting_ = false;
   Frame awaited_;                 ///< its header
   std::uint64_t received_ = 0;    ///< payloads; so the number of the one that is awaited, or will be
