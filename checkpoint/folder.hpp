@@ -97,6 +97,7 @@ class Folder {
 
     /// What an increment among `complete` builds upon, which is among them, too; nullptr: it is none.
     [[nodiscard]] const Complete* base_of(const Complete& one) const;
+    /// Counts increments among `complete` whose base is not there as damaged. `path`: the folder's.
     void drop_what_lost_its_base(const std::string& path);
   };
   /// Without reading data files: a flipped bit in one is not seen here, but by verify(). NOT_FOUND: no

@@ -42,22 +42,18 @@ Json json_of(const WantsToLeave& /*wish*/) {
 }  // namespace
 
 std::string encode(const Word& word) {
-  const Json json = std::visit([](const auto& one) { return json_of(one); }, word);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text_of(std::visit([](const auto& one) { return json_of(one); }, word));
 }
 
 absl::StatusOr<Word> decode_word(std::string_view text) {
-  constexpr std::size_t kMostWordBytes = 16 << 10;
   const auto wrong = [] {
     return absl::InvalidArgumentError(
         "a word about configurations: expected a suspicion, an arrival, a wish to join or leave, or that it "
         "has joined");
   };
-  if (text.size() > kMostWordBytes) return wrong();
-  // The parser's own limit of depth is the stack.
-  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 1; };
-  const Json json = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
-  if (!json.is_object()) return wrong();
+  const std::optional<Json> object = short_object(text);
+  if (!object) return wrong();
+  const Json& json = *object;
   const std::optional<std::string> suspect = text_in(json, kSuspect);
   const std::optional<std::string> why = text_in(json, kWhy);
   if (suspect && why) return Suspicion{.address = *suspect, .why = *why};
