@@ -236,7 +236,8 @@ struct CheckpointOptions {
   /// Checkpoints are made in it, as folders "ckpt-CLOCK". All hosts of the job see the same folder under this
   /// path. It is made if it is missing.
   std::string folder;
-  /// How many whole checkpoints stay there, the newest; at least 1. Those that they need stay, too.
+  /// How many whole checkpoints stay there, this one and the newest before it; at least 1. Those that they
+  /// need stay, too, and those of later clocks, which are another run's.
   std::uint64_t keep = 2;
   /// So many checkpoints, one after the other, hold only the rows that have changed since the one before,
   /// with which they are read; then comes one with all rows again. It saves bytes where few rows change from
