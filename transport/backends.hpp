@@ -48,7 +48,7 @@ struct BackendOptions {
   std::uint8_t device_port = 0;  ///< 0: the first that can be used
   std::uint32_t streams = 0;     ///< over which a connection's long payloads travel; 0: the backend chooses
   /// There are more threads than cores: a wait() that looks for work before it blocks takes a core from
-  /// threads that have work. Only where Backend::leaves_cores.
+  /// threads that have work.
   bool shares_cores = false;
   /// How many requests of a connection must find room before it has polled, if the backend lets the caller
   /// choose that.
@@ -75,8 +75,6 @@ struct Backend {
   bool can_encrypt = false;
   /// A peer on the same host maps memory that is granted to it in place (Connection::grant_in_place()).
   bool maps_own_host = false;
-  /// BackendOptions::shares_cores is heeded. Otherwise who waits always looks for work before it blocks.
-  bool leaves_cores = true;
   /// Bytes go through sockets of the kernel, so that those are the limit of what it can reach.
   bool over_sockets = false;
   /// INVALID_ARGUMENT for impossible options; UNAVAILABLE or RESOURCE_EXHAUSTED say what the host lacks.

@@ -210,7 +210,8 @@ void add_spin_option(CLI::App& command, JobOptions& options) {
           "--spin", options.spin,
           "What a process does that has to wait. briefly: it looks for work for some microseconds before it "
           "sleeps, which saves the time to wake up where it has a core to itself; never: it leaves the core "
-          "to others at once; auto: never where a job on one host has more threads than the host has cores.")
+          "to others at once, and all ask the kernel for short turns; auto: never where a job on one host "
+          "has more threads than the host has cores.")
       ->type_name("auto|briefly|never")
       ->check(one_of({kLeftOpen, kBriefly, kNever}))
       ->group(kProcessOptions)
@@ -395,13 +396,6 @@ absl::Status check_together(const CheckpointSettings& checkpoints) {
 absl::Status check(const JobOptions& options) {
   RETURN_IF_ERROR(check(options.transport));
   RETURN_IF_ERROR(check_together(options.checkpoints));
-  if (options.spin == kNever && options.transport.transport != kAutoTransport &&
-      !backend_of(options.transport).leaves_cores) {
-    return absl::InvalidArgumentError(
-        fmt::format("--spin never: over {} who waits looks for work first; expected auto or briefly, or "
-                    "another --transport",
-                    options.transport.transport));
-  }
   if (is_decided_for(options.transport, transport::Reach::kHosts) && options.read_path == kInPlace) {
     return absl::InvalidArgumentError(
         fmt::format("--read-path in-place needs --transport {}: over {} no server's memory is mapped here",
@@ -610,11 +604,6 @@ absl::StatusOr<std::string> fresh_address(const TransportOptions& options, std::
   return backend.fresh_address(job::ServerPlace::fresh(run, server).text());
 }
 
-bool shares_cores(const JobOptions& options) {
-  return !options.transport.has_other_hosts &&
-         options.servers + options.total_workers() > std::thread::hardware_concurrency();
-}
-
 TransportOptions waiting_transport(const JobOptions& options) {
   TransportOptions transport = options.transport;
   transport.shares_cores = !spins(options);
@@ -623,7 +612,8 @@ TransportOptions waiting_transport(const JobOptions& options) {
 
 bool spins(const JobOptions& options) {
   if (options.spin != kLeftOpen) return options.spin == kBriefly;
-  return !shares_cores(options) || !backend_of(options.transport).leaves_cores;
+  return options.transport.has_other_hosts ||
+         options.servers + options.total_workers() <= std::thread::hardware_concurrency();
 }
 
 ReadPath read_path_of(const JobOptions& options) {

@@ -145,9 +145,6 @@ std::vector<std::string> server_addresses(const JobOptions& options);
 absl::StatusOr<std::string> fresh_address(const TransportOptions& options, std::int64_t run,
                                           std::uint32_t server);
 
-/// True if all of the job is on this host and has more threads than the host has cores. REQUIRES: the
-/// transport is decided.
-bool shares_cores(const JobOptions& options);
 /// Whether a process that has nothing to do looks for work for a while before it sleeps. REQUIRES: the
 /// transport is decided.
 bool spins(const JobOptions& options);

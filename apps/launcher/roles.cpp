@@ -93,7 +93,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, Outlet& ou
       if (stored != nullptr) stored->propose(first_configuration(job, *met));
     }
   }
-  if (shares_cores(job)) ask_for_short_slices();
+  if (!spins(job)) ask_for_short_slices();
   return server::drive(**made, transport, stop);
 }
 
@@ -213,7 +213,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .gather_keys = gather_row_bytes_of(job) ? 1 : SessionOptions{}.gather_keys,
                                .update_budget_mb_per_s = job.budget_mb_per_s};
   // Not if there are competitor threads: they must get the core as the kernel decides.
-  if (shares_cores(job) && (*competitors)->count() == 0) ask_for_short_slices();
+  if (!spins(job) && (*competitors)->count() == 0) ask_for_short_slices();
   absl::StatusOr<std::unique_ptr<Session>> session = Session::connect(options);
   if (!session.ok()) return session.status();
   WorkerReporter reporter(worker, outlet);

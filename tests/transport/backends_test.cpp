@@ -46,11 +46,11 @@ TEST(BackendsTest, TheBuiltInOnesAreThereWithoutAnybodysHelp) {
 TEST(BackendsTest, EachSaysWhatItDoesOnItsHost) {
   const auto said = [](const char* scheme) {
     const Backend& backend = **find_backend(scheme);
-    return std::array{backend.maps_own_host, backend.leaves_cores, backend.over_sockets};
+    return std::array{backend.maps_own_host, backend.over_sockets};
   };
-  EXPECT_EQ(said("shm"), (std::array{true, true, false}));
-  EXPECT_EQ(said("verbs"), (std::array{true, false, false}));
-  EXPECT_EQ(said("tcp"), (std::array{false, true, true}));
+  EXPECT_EQ(said("shm"), (std::array{true, false}));
+  EXPECT_EQ(said("verbs"), (std::array{true, false}));
+  EXPECT_EQ(said("tcp"), (std::array{false, true}));
 }
 
 TEST(BackendsTest, WhatIsAddedIsFoundAndListedLast) {

@@ -1,7 +1,6 @@
 #include "transport/shm/shm_transport.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "transport/backends.hpp"
 #include "transport/refusals.hpp"
 #include "transport/shm/shm_connection.hpp"
+#include "transport/spin_budget.hpp"
 
 namespace verbena::transport {
 
@@ -47,11 +47,6 @@ void pause_processor() {
 #endif
 }
 
-bool single_processor() {
-  cpu_set_t processors;
-  return ::sched_getaffinity(0, sizeof(processors), &processors) == 0 && CPU_COUNT(&processors) == 1;
-}
-
 // Exact to some milliseconds, for a fraction of the cost of a precise clock.
 TimePoint coarse_now() {
   timespec time{};
@@ -65,32 +60,12 @@ absl::Status check_uid(const Peer& peer) {
                                                  peer.pid, peer.uid, ::getuid()));
 }
 
-/// How long wait() spins before it blocks: long while spinning pays, short while it does not.
-class SpinBudget {
- public:
-  explicit SpinBudget(Duration most) : most_(most), now_(most) {}
-
-  [[nodiscard]] Duration now() const { return now_; }
-  /// Work came after `waited`.
-  void learn(Duration waited) {
-    if (waited <= 2 * most_) {
-      now_ = std::min(most_, now_ * 2);
-    } else {
-      now_ = std::max(most_ / 16, now_ / 2);
-    }
-  }
-
- private:
-  Duration most_;
-  Duration now_;
-};
-
 class ShmTransport final : public Transport {
  public:
   ShmTransport(const ShmOptions& options, Hub hub)
       : options_(options),
         hub_(std::move(hub)),
-        spin_(single_processor() ? Duration::zero() : Duration(options.spin)),
+        spin_(options.spin),
         message_space_(std::max<std::size_t>(kMessageSpaceBytes, options.max_message_bytes)) {}
 
   absl::StatusOr<std::unique_ptr<MemoryRegion>> allocate_region(std::size_t bytes, Access access) override {

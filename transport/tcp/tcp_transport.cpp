@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "transport/backends.hpp"
 #include "transport/host_port.hpp"
 #include "transport/socket_address.hpp"
+#include "transport/spin_budget.hpp"
 #include "transport/tcp/approach.hpp"
 #include "transport/tcp/doorman.hpp"
 #include "transport/tcp/frame_reader.hpp"
@@ -51,11 +51,6 @@ TimePoint coarse_now() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
   return TimePoint(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
-}
-
-bool has_one_processor() {
-  cpu_set_t processors;
-  return ::sched_getaffinity(0, sizeof(processors), &processors) == 0 && CPU_COUNT(&processors) == 1;
 }
 
 absl::StatusOr<HostPort> parse_address(const std::string& text) {
@@ -91,7 +86,7 @@ class TcpTransport final : public Transport, private Doorman::House {
                base::FileDescriptor wake_up)
       : options_(options),
         tls_(std::move(tls)),
-        spin_(has_one_processor() ? Duration::zero() : Duration(options.spin)),
+        spin_(options.spin),
         wake_up_(std::move(wake_up)),
         hub_{
             .options = options_, .tls = tls_.get(), .sockets = std::move(sockets), .buffer = buffer_.bytes()},
@@ -140,7 +135,7 @@ class TcpTransport final : public Transport, private Doorman::House {
 
   const TcpOptions options_;
   const std::unique_ptr<const TlsContext> tls_;  ///< nullptr: nothing is encrypted
-  const Duration spin_;
+  SpinBudget spin_;
   const base::FileDescriptor wake_up_;
   const Buffer buffer_;
   Hub hub_;
@@ -357,11 +352,17 @@ void TcpTransport::sleep(TimePoint deadline) {
 void TcpTransport::wait(TimePoint deadline) {
   if (io_thread_ != nullptr) io_thread_->owner_is_here();
   Found found = look_for_news(Look::kQuick);
+  TimePoint idle_since = now();
+  const auto note_work = [&] {
+    const TimePoint time = now();
+    spin_.learn(time - idle_since);
+    idle_since = time;
+  };
   while (found != Found::kNews) {
     // A peer that is answered within this time often asks again within it.
-    for (TimePoint end = now() + spin_; found != Found::kNews && now() < std::min(end, deadline);) {
+    while (found != Found::kNews && now() < std::min(idle_since + spin_.now(), deadline)) {
       found = look_for_news(Look::kQuick);
-      if (found == Found::kWork) end = now() + spin_;
+      if (found == Found::kWork) note_work();
     }
     if (found == Found::kNews || now() >= deadline) break;
     if (io_thread_ != nullptr) io_thread_->owner_sleeps();
@@ -370,7 +371,9 @@ void TcpTransport::wait(TimePoint deadline) {
       if (found == Found::kNothing) sleep(deadline);
     } while (found == Found::kNothing && now() < deadline);
     if (io_thread_ != nullptr) io_thread_->owner_wakes();
+    if (found == Found::kWork) note_work();
   }
+  note_work();
   interrupted_.store(false, std::memory_order_seq_cst);
   const std::lock_guard lock(hub_.mutex);
   hub_.has_room_again = false;

@@ -29,9 +29,9 @@ struct TcpOptions {
   /// connection. The same at both ends. It needs a secret.
   bool tls = false;
 
-  /// How long wait() may look for work before it blocks. Longer: a peer that answers within it costs no
-  /// system call to sleep. Shorter: less processor taken from others. Not used on a host with one
-  /// processor.
+  /// The longest time that wait() may look for work before it blocks; it adapts the time up to this bound.
+  /// Longer: a peer that answers within it costs no system call to sleep. Shorter: less processor taken from
+  /// others. Not used if this process has a single processor.
   std::chrono::microseconds spin{20};
 
   /// How many requests of each connection may be posted and not completed. More: a longer burst before

@@ -19,6 +19,7 @@
 #include "base/return_if_error.hpp"
 #include "transport/backends.hpp"
 #include "transport/socket_address.hpp"
+#include "transport/spin_budget.hpp"
 #include "transport/verbs/address.hpp"
 #include "transport/verbs/errors.hpp"
 #include "transport/verbs/verbs_connection.hpp"
@@ -139,6 +140,7 @@ class VerbsTransport final : public Transport {
   [[nodiscard]] Duration tick_interval() const;
 
   const VerbsOptions options_;
+  SpinBudget spin_;
   std::unique_ptr<Device> device_;
   ManagerChannel channel_;
   base::FileDescriptor wake_up_;
@@ -163,6 +165,7 @@ class VerbsTransport final : public Transport {
 VerbsTransport::VerbsTransport(const VerbsOptions& options, std::unique_ptr<Device> device,
                                ManagerChannel channel, base::FileDescriptor wake_up)
     : options_(options),
+      spin_(options.spin),
       device_(std::move(device)),
       channel_(std::move(channel)),
       wake_up_(std::move(wake_up)),
@@ -420,7 +423,8 @@ void VerbsTransport::wait(TimePoint deadline) {
   // that raises no event.
   const std::uint64_t activity = activity_polled_;
   bool ready = progress(activity);
-  for (const TimePoint end = std::min(deadline, now() + options_.spin); !ready && now() < end;) {
+  const TimePoint start = now();
+  for (const TimePoint end = std::min(deadline, start + spin_.now()); !ready && now() < end;) {
     ready = progress(activity);
   }
   while (!ready && now() < deadline) {
@@ -430,6 +434,7 @@ void VerbsTransport::wait(TimePoint deadline) {
     sleep(deadline);
     ready = progress(activity);
   }
+  spin_.learn(now() - start);
   activity_polled_ = hub_.activity;
   interrupted_.store(false, std::memory_order_seq_cst);
   std::uint64_t rung = 0;
@@ -518,6 +523,7 @@ VerbsOptions verbs_options(const BackendOptions& options) {
   VerbsOptions mine{.secret = options.secret, .device = options.device, .port = options.device_port};
   mine.send_depth = std::max(mine.send_depth, std::bit_ceil(options.send_depth));
   mine.answer_patience = options.answer_patience.value_or(mine.answer_patience);
+  if (options.shares_cores) mine.spin = std::chrono::microseconds(0);
   return mine;
 }
 
@@ -553,7 +559,6 @@ Backend backend() {
           .summary = "RDMA (InfiniBand, RoCE, iWARP) between hosts",
           .reach = Reach::kHosts,
           .maps_own_host = true,
-          .leaves_cores = false,
           .make = [](const BackendOptions& options) -> absl::StatusOr<std::unique_ptr<Transport>> {
             if (options.tls)
               return absl::InvalidArgumentError("verbs does not encrypt what travels; tcp can");

@@ -42,8 +42,9 @@ struct VerbsOptions {
   /// The port of the device; 0: the first that can be used.
   std::uint8_t port = 0;
 
-  /// How long wait() may look for completions before it blocks. Longer: a peer that answers within it costs
-  /// no system call. Shorter: less processor taken from others.
+  /// The longest time that wait() may look for completions before it blocks; it adapts the time up to this
+  /// bound. Longer: a peer that answers within it costs no system call. Shorter: less processor taken from
+  /// others. Not used if this process has a single processor.
   std::chrono::microseconds spin{20};
 
   /// How often the connection manager is asked for news while the transport is busy, one system call each.
