@@ -22,6 +22,8 @@ namespace {
 constexpr auto kIdleWait = std::chrono::milliseconds(100);
 /// After the job has failed: how long to wait for the workers to hear of it.
 constexpr auto kLinger = std::chrono::seconds(2);
+/// The same after a stop.
+constexpr auto kFarewell = std::chrono::milliseconds(50);
 constexpr int kIdlePolls = 200;  // some microseconds: the next update is often that near
 
 /// A thread that drives some lanes and sleeps when they have nothing to do.
@@ -101,11 +103,17 @@ class LaneThreads {
 };
 
 absl::Status drive_until_finished(Server& server, transport::Transport& transport,
-                                  const std::atomic<bool>& stop) {
+                                  const std::atomic<bool>& stop, AtStop at_stop) {
   LaneThreads threads(server, transport, std::max(1U, server.options().threads) - 1);
   transport::TimePoint give_up = transport::TimePoint::max();
+  const absl::Status stopped = absl::CancelledError("stopped");
+  bool is_stopped = false;
   while (!server.finished()) {
-    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+    if (!is_stopped && stop.load(std::memory_order_relaxed)) {
+      if (at_stop == AtStop::kEnd || !server.tell_of_stop()) return stopped;
+      is_stopped = true;
+      give_up = transport.now() + kFarewell;
+    }
     if (!server.status().ok() && give_up == transport::TimePoint::max()) {
       give_up = transport.now() + kLinger;
     }
@@ -115,17 +123,20 @@ absl::Status drive_until_finished(Server& server, transport::Transport& transpor
       for (const auto& lane : server.lanes()) worked |= lane->poll();
     }
     worked |= server.send();
-    if (!worked)
-      transport.wait(std::min<transport::TimePoint>(transport.now() + kIdleWait, server.next_poll()));
+    if (!worked) {
+      transport.wait(
+          std::min<transport::TimePoint>({transport.now() + kIdleWait, server.next_poll(), give_up}));
+    }
   }
-  return server.status();
+  return is_stopped ? stopped : server.status();
 }
 
 }  // namespace
 
-absl::Status drive(Server& server, transport::Transport& transport, const std::atomic<bool>& stop) {
+absl::Status drive(Server& server, transport::Transport& transport, const std::atomic<bool>& stop,
+                   AtStop at_stop) {
   try {
-    return drive_until_finished(server, transport, stop);
+    return drive_until_finished(server, transport, stop, at_stop);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("the system has no memory left for what this server has to do");
   } catch (const std::system_error& thrown) {

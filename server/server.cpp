@@ -971,6 +971,13 @@ void Server::fail(const absl::Status& because) {
   }
 }
 
+bool Server::tell_of_stop() {
+  const bool may_be_misheard = chain_.is_replicated();  // as if the job had failed, which goes on elsewhere
+  if (!status_.ok() || !transport_.connections_may_break() || may_be_misheard) return false;
+  fail(absl::AbortedError(fmt::format("server {} was stopped", options_.rank)));
+  return true;
+}
+
 void Server::step_aside(const absl::Status& because) {
   if (!status_.ok()) return;
   status_ = because;

@@ -105,6 +105,9 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   /// All workers have said goodbye, or the job has failed and all of them are gone. Peers that are not
   /// workers are not waited for.
   [[nodiscard]] bool finished() const;
+  /// The server is to end, although the job has not. Tells workers, where a worker that loses its connection
+  /// would look for this server for a while; status() is ABORTED then. False: there is nobody to be told.
+  bool tell_of_stop();
 
  private:
   struct Intents {

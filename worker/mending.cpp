@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
+#include "transport/refusal.hpp"
 #include "worker/joining.hpp"
 #include "worker/session_core.hpp"
 #include "worker/table_core.hpp"
@@ -20,8 +21,8 @@ constexpr auto kAttempt = std::chrono::milliseconds(50);
 constexpr auto kBetweenAttempts = std::chrono::milliseconds(5);
 /// To the process that was lost, if another one may have its place.
 constexpr auto kBeforeTheFirstAttempt = std::chrono::milliseconds(20);
-/// To a server that is nowhere else, and perhaps on a host that is far away, each one takes twice as long as
-/// the one before: who waits for it has no time for others.
+/// To a server that is nowhere else, and perhaps on a host that is far away, since nobody there answers, each
+/// one takes twice as long as the one before: who waits for it has no time for others.
 constexpr transport::Duration kLongestAttempt = std::chrono::seconds(1);
 /// To the process that was lost, if it has copies: most likely it is gone for good.
 constexpr auto kBetweenAttemptsToTheSame = std::chrono::milliseconds(100);
@@ -333,7 +334,9 @@ bool Mending::reconnect(ServerLink& link) {
   if (address.empty()) return false;
   auto connection = session_.transport_->connect(address, session_.now() + link.attempt);
   if (!connection.ok()) {
-    if (!has_copies()) link.attempt = std::min(2 * link.attempt, kLongestAttempt);
+    const bool is_silent = !transport::is_refusal(connection.status());
+    if (!has_copies() && is_silent) link.attempt = std::min(2 * link.attempt, kLongestAttempt);
+    link.next_attempt = std::max(link.next_attempt, session_.now() + kBetweenAttempts);
     return false;
   }
   addresses_[link.server] = address;

@@ -117,7 +117,7 @@ ServerThreads::ServerThreads(const ClusterOptions& options) : options_(options) 
     if (server.ok()) {
       node->server = std::move(*server);
       node->thread = std::thread([&node = *node] {
-        node.status = server::drive(*node.server, *node.transport, node.stop);
+        node.status = server::drive(*node.server, *node.transport, node.stop, server::AtStop::kEnd);
         node.server.reset();
         node.transport.reset();
         node.ended = true;

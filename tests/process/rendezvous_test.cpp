@@ -23,6 +23,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class RendezvousTest : public ::testing::Test {
  protected:
@@ -143,6 +144,18 @@ TEST_F(RendezvousTest, AKilledRankIsNamedAndAllEnds) {
     ::kill(victim, SIGKILL);
     expect_one_error_and_the_end(name + std::to_string(victim));
   }
+}
+
+/// Over tcp, where a worker looks for a server that it has lost for a while: not for one that was told to
+/// end.
+TEST_F(RendezvousTest, AServerThatIsToldToEndSaysSo) {
+  start_by_options(4, {"run", "counter", "--iterations", "1000000", "--milliseconds", "20", "--transport",
+                       "tcp", "--verbose"});
+  ASSERT_TRUE(processes_[0]->wait_for_output("  counted "));
+  ::kill(processes_[1]->pid(), SIGKILL);
+  const std::vector<Ended> ended = wait_for_all();
+  for (const std::size_t worker : {2U, 3U})
+    EXPECT_THAT(ended[worker].err, Not(HasSubstr(": server 0 (pid ")));
 }
 
 TEST_F(RendezvousTest, ASignalToOneEndsAll) {

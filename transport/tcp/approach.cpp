@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
+#include "transport/refusal.hpp"
 #include "transport/tcp/hub.hpp"
 #include "transport/tcp/socket.hpp"
 
@@ -22,7 +23,9 @@ constexpr auto kFirstPause = std::chrono::milliseconds(2);
 constexpr auto kLongestPause = std::chrono::milliseconds(100);
 
 absl::Status unavailable(int error) {
-  return absl::UnavailableError(text_of(error));
+  absl::Status status = absl::UnavailableError(text_of(error));
+  if (error == ECONNREFUSED) mark_refusal(status);
+  return status;
 }
 
 /// False: not until the deadline.
@@ -140,6 +143,7 @@ absl::StatusOr<bool> Approach::hear() {
 absl::StatusOr<Met> meet_listener(const std::string& address, const std::vector<sockaddr_storage>& places,
                                   TimePoint deadline, const TcpOptions& options, const TlsContext* tls) {
   std::size_t next = 0;
+  bool is_refused = false;
   for (Duration pause = kFirstPause;; pause = std::min<Duration>(2 * pause, kLongestPause)) {
     const bool is_last = ++next % places.size() == 0;
     // One that does not answer leaves time for the others.
@@ -147,13 +151,16 @@ absl::StatusOr<Met> meet_listener(const std::string& address, const std::vector<
     Approach approach(options, tls, kNoConnection);
     absl::StatusOr<Met> met = attempt(approach, places[(next - 1) % places.size()], until);
     if (met.ok()) return met;
+    is_refused = is_refused || is_refusal(met.status());  // the last attempt had no time for an answer
     const std::string obstacle(met.status().message());
     if (!absl::IsUnavailable(met.status()))
       return absl::Status(met.status().code(), fmt::format("{}: {}", address, obstacle));
     const TimePoint now = clock_now();
     if (now >= deadline) {
-      return absl::DeadlineExceededError(
+      auto error = absl::DeadlineExceededError(
           fmt::format("{}: nobody has accepted connections there in time: {}", address, obstacle));
+      if (is_refused) mark_refusal(error);
+      return error;
     }
     if (is_last) std::this_thread::sleep_for(std::min(pause, deadline - now));
   }

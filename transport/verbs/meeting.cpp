@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
+#include "transport/refusal.hpp"
 #include "transport/socket_address.hpp"
 #include "transport/verbs/errors.hpp"
 
@@ -26,9 +27,11 @@ Meeting::Meeting(const Hub& hub, QueuePair& queue_pair, ManagerUser& user, Role 
 
 absl::Status Meeting::tick(TimePoint now, const std::string& peer) {
   if (now >= deadline_) {
-    return absl::DeadlineExceededError(fmt::format("{}: nobody has accepted connections there in time{}{}",
-                                                   connects() ? address_ : peer,
-                                                   obstacle_.empty() ? "" : ": ", obstacle_));
+    auto error = absl::DeadlineExceededError(
+        fmt::format("{}: nobody has accepted connections there in time{}{}", connects() ? address_ : peer,
+                    obstacle_.empty() ? "" : ": ", obstacle_));
+    if (is_refused_) mark_refusal(error);
+    return error;
   }
   if (connects() && queue_pair_.id() == nullptr && now >= next_attempt_) return start_attempt();
   return absl::OkStatus();
@@ -80,6 +83,7 @@ absl::Status Meeting::start_attempt() {
 
 void Meeting::abandon(std::string obstacle) {
   obstacle_ = std::move(obstacle);
+  is_refused_ = false;
   asked_at_.reset();
   queue_pair_.destroy();
   queue_pair_.destroy_id();
@@ -139,6 +143,7 @@ absl::Status Meeting::take_refusal(const ManagerEvent& event) {
   const std::optional<Refusal> refusal = read_refusal(event.private_data);
   if (!refusal) {
     abandon("nobody of this program's version listens there");
+    is_refused_ = true;
     return absl::OkStatus();
   }
   const bool has_secret = hub_.options.secret != nullptr;

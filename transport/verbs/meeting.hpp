@@ -74,7 +74,8 @@ class Meeting {
   TimePoint next_attempt_;
   Duration attempt_pause_;
   std::optional<TimePoint> asked_at_;
-  std::string obstacle_;  ///< why the last attempt failed
+  std::string obstacle_;     ///< why the last attempt failed
+  bool is_refused_ = false;  ///< its host has answered then
   Opening opening_;
   bool answers_ = false;  ///< the next attempt answers a challenge, which is in opening_
 };
