@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/prefetch.hpp"
 #include "base/word_copy.hpp"
 #include <verbena/value_type.hpp>
 
@@ -40,6 +41,13 @@ inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from,
   } else {
     std::memcpy(to, from, bytes);
   }
+}
+
+/// The row at this address will soon be copied. The processor finds out by itself what follows its beginning.
+/// Any address is allowed.
+inline void prefetch_row(const void* row) {
+  base::prefetch_to_read(row);
+  base::prefetch_to_read(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(row) + 64));
 }
 
 /// Copies from memory that others write at the same time: each number is copied as a whole.

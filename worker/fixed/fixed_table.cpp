@@ -676,12 +676,15 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
   RETURN_IF_ERROR(protocol::check_record_count(message, layout_.stride_bytes));
   const std::uint64_t applied =
       rules_.holds_updates_back ? message.header.applied_held : message.header.applied;
+  const RowCache::Places places = part.cache == nullptr ? RowCache::Places{} : part.cache->places(part.range);
   for (std::size_t i = 0; i < message.header.count; ++i) {
     // The server can still write to this memory, so the key that is checked must be the one that is used. If
     // a key is wrong, the rows before it have been taken; that does not matter, since the session ends.
     const Key key = protocol::record_key(message.payload, layout_.stride_bytes, i);
     if (!part.has(key)) [[unlikely]]
       return part.wrong_record(key);
+    if (places.address != 0 && i + base::kKeysAhead < message.header.count)
+      places.prefetch(protocol::record_key(message.payload, layout_.stride_bytes, i + base::kKeysAhead));
     const Row row = part.range.row_of(key);
     CachedRow* const cached = part.cached(row);
     if (cached == nullptr || !part.subscriptions.covers(row, message.header.subscriptions)) continue;

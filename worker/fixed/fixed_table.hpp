@@ -196,6 +196,8 @@ class FixedTable : public TableCore {
   std::size_t pull_fresh(const Part& part, const Keys& keys, std::size_t i, std::byte* out);
   template <class Keys>
   std::size_t pull_cached(Part& part, const Keys& keys, std::size_t i, std::byte* out);
+  template <class Keys>
+  static void fetch_ahead(const Part& part, const RowCache::Places& places, const Keys& keys, std::size_t i);
   bool fetch_mapped(Part& part, Row row, std::byte* out);
   /// Copies between the server's memory, where others write, and this worker's.
   void copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const;

@@ -107,9 +107,15 @@ template <class Keys>
     *part.reading.counter += count;
     return i + count;
   }
+  const std::uintptr_t first_row = reinterpret_cast<std::uintptr_t>(part.mapped) -
+                                   part.range.keys().first * layout_.stride_bytes;  // of key 0
   for (; i < keys.size(); ++i) {
     if (!part.range.has(keys[i])) break;
     const Row row = part.range.row_of(keys[i]);
+    if (i + base::kKeysAhead < keys.size() && !keys.is_range()) {
+      const Key ahead = keys[i + base::kKeysAhead];  // of whichever part
+      prefetch_row(reinterpret_cast<const void*>(first_row + ahead * layout_.stride_bytes));
+    }
     if (part.reading.has_outstanding && part.has_unapplied(row)) break;
     copy_mapped(out + i * layout_.row_bytes, part.mapped_row(row, layout_.stride_bytes), layout_.row_bytes);
     if (has_own) predict_own(part, row, out + i * layout_.row_bytes);
@@ -118,12 +124,27 @@ template <class Keys>
   return i;
 }
 
+/// Asks the processor to fetch what pull_cached() will look at some keys after index `i`: where rows are
+/// found by an index, first that, and some keys later the row.
+template <class Keys>
+[[gnu::always_inline]] inline void FixedTable::fetch_ahead(const Part& part, const RowCache::Places& places,
+                                                           const Keys& keys, std::size_t i) {
+  const auto is_here = [&](std::size_t k) { return k < keys.size() && part.range.has(keys[k]); };
+  const std::size_t next = i + base::kKeysAhead;
+  if (places.address != 0) {
+    if (next < keys.size()) places.prefetch(keys[next]);
+    return;
+  }
+  if (is_here(next)) part.cache->prefetch(part.range.row_of(keys[next]));
+  const std::size_t after = next + base::kKeysAhead;
+  if (is_here(after)) part.cache->prefetch_index(part.range.row_of(keys[after]));
+}
+
 /// Like pull_in_place(), but reads from the cache.
 template <class Keys>
 [[gnu::noinline]] std::size_t FixedTable::pull_cached(Part& part, const Keys& keys, std::size_t i,
                                                       std::byte* out) {
   RowCache& cache = *part.cache;
-  const bool is_bounded = cache.is_bounded();
   const consistency::Clock needed = part.reading.needed;
   const consistency::Clock min_clock = part.reading.min_clock;
   const bool predicts_own = keeps_own_apart_ && part.has_own();
@@ -132,12 +153,10 @@ template <class Keys>
   for (; i < keys.size(); ++i) {
     if (!part.range.has(keys[i])) break;
     const Row row = part.range.row_of(keys[i]);
-    if (places.address != 0 && i + base::kKeysAhead < keys.size())
-      places.prefetch(keys[i + base::kKeysAhead]);
-    const CachedRow& cached = cache.at(row);
+    fetch_ahead(part, places, keys, i);
+    const CachedRow& cached = cache.read(row);
     const consistency::Clock clock = cached.clock();
     if (clock >= needed) {
-      if (is_bounded) cache.touch(row);
       copy_row(out + i * layout_.row_bytes, cached.values(), layout_.row_bytes);
       if (predicts_own) predict_own(part, row, out + i * layout_.row_bytes);
       if (clock >= min_clock) {

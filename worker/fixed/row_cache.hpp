@@ -11,6 +11,7 @@
 #include "consistency/rules.hpp"
 #include "protocol/row.hpp"
 #include "worker/fixed/row_index.hpp"
+#include "worker/row_copy.hpp"
 
 namespace verbena::worker {
 
@@ -64,8 +65,20 @@ class RowCache {
   [[nodiscard]] Place insert(protocol::Row row);
   /// The row is not cached any more.
   void erase(protocol::Row row);
-  /// The row has been read. REQUIRES: is_bounded(), and the row is cached.
-  void touch(protocol::Row row) { slots_[index_.find(row) - 1].touched = true; }
+  /// The same, and a row that is cached gets a second chance.
+  CachedRow& read(protocol::Row row) {
+    if (flat_ != nullptr) return *row_at(flat_.get() + index_of(row) * row_bytes_);
+    const std::uint32_t slot = index_.find(row);
+    if (slot == 0) return absent_;
+    if (is_bounded()) slots_[slot - 1].touched = true;
+    return *slab_row(slot - 1);
+  }
+  /// at(), find() or read() will be called soon: asks the processor to fetch what they look at first.
+  void prefetch_index(protocol::Row row) const {
+    if (flat_ == nullptr) index_.prefetch(row);
+  }
+  /// The same a little later, once that has come: the row itself.
+  void prefetch(protocol::Row row) const { prefetch_row(&at(row)); }
 
   /// If the cache has a place for each row, for a loop over keys to hold in registers: where the row of key 0
   /// would be, and the distance between rows, so that the loop need not subtract the first key from each. An
@@ -78,10 +91,7 @@ class RowCache {
       return *reinterpret_cast<const CachedRow*>(address + key * row_bytes);
     }
     /// Asks the processor to fetch a row that will soon be read with at(). Any key is allowed.
-    void prefetch(Key key) const {
-      base::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes));
-      base::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes + 64));
-    }
+    void prefetch(Key key) const { prefetch_row(reinterpret_cast<const void*>(address + key * row_bytes)); }
   };
   [[nodiscard]] Places places(const protocol::RowRange& range) const {
     if (flat_ == nullptr) return {};

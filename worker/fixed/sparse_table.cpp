@@ -364,13 +364,14 @@ bool SparseTable::pull_now(Part& part, const KeyHash& hash, Key key, std::byte* 
   if (part.reading.epoch != session_.epoch()) refresh(part);
   if (!part.reading.allowed) return false;
   const Row row = part.range.row_of(key);
-  if (const CachedRow* const cached = part.cached(row);
-      cached != nullptr && cached->clock() >= part.reading.needed) {
-    if (part.cache->is_bounded()) part.cache->touch(row);
-    std::memcpy(out, cached->values(), layout_.row_bytes);
-    if (keeps_own_apart_) predict_own(part, row, out);
-    ++reads_at(std::min(cached->clock(), part.reading.min_clock));
-    return true;
+  if (part.cache != nullptr) {
+    const CachedRow& cached = part.cache->read(row);
+    if (cached.clock() >= part.reading.needed) {
+      std::memcpy(out, cached.values(), layout_.row_bytes);
+      if (keeps_own_apart_) predict_own(part, row, out);
+      ++reads_at(std::min(cached.clock(), part.reading.min_clock));
+      return true;
+    }
   }
   return part.sparse->is_mapped() && !misses_own(part, key) && read_in_place(part, hash, key, out);
 }

@@ -59,7 +59,7 @@ TEST(RowCacheTest, WhatIsReadStays) {
   RowCache cache(kCachedRows, kCachedStride, 4);
   for (std::uint64_t row = 0; row < 4; ++row) put(cache, row);
   for (std::uint64_t row = 4; row < 50; ++row) {
-    cache.touch(Row{1});
+    cache.read(Row{1});
     EXPECT_NE(put(cache, row), Row{1}) << row;
   }
   EXPECT_NE(cache.find(Row{1}), nullptr);
@@ -71,7 +71,7 @@ TEST(RowCacheTest, WhatIsReadStays) {
 TEST(RowCacheTest, WhereAllAreReadOneGoesNevertheless) {
   RowCache cache(kCachedRows, kCachedStride, 3);
   for (std::uint64_t row = 0; row < 3; ++row) put(cache, row);
-  for (std::uint64_t row = 0; row < 3; ++row) cache.touch(Row{row});
+  for (std::uint64_t row = 0; row < 3; ++row) cache.read(Row{row});
   EXPECT_TRUE(put(cache, 10).has_value());
   EXPECT_EQ(cached(cache).size(), 3U);
 }
