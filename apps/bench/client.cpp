@@ -210,6 +210,11 @@ absl::StatusOr<double> Client::processor_nanoseconds() {
   return static_cast<double>(answer->value);
 }
 
+absl::Status Client::let_compute(std::chrono::milliseconds time) {
+  return request({.kind = Message::Kind::kCompute, .value = static_cast<std::uint64_t>(time.count())})
+      .status();
+}
+
 // ---- operations
 
 WorkRequest Client::transfer(const Link& link, Opcode opcode, std::size_t bytes) const {

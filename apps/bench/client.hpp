@@ -41,6 +41,8 @@ class Client {
   /// How long each time that sparse tables on its servers grew took since the last call, to within 5 %.
   absl::StatusOr<Samples> pauses();
   absl::StatusOr<double> processor_nanoseconds();
+  /// From now on the other side computes for so long, and takes no event meanwhile.
+  absl::Status let_compute(std::chrono::milliseconds time);
   /// Returns the other side's answer, or the error that it reports.
   absl::StatusOr<Message> request(const Message& message, std::chrono::seconds patience = kPatience);
 

@@ -32,7 +32,7 @@ inline std::uint64_t& last_word(std::span<std::byte> memory, std::size_t bytes) 
 }
 
 struct Message {
-  static constexpr std::uint32_t kVersion = 3;
+  static constexpr std::uint32_t kVersion = 4;
   enum class Kind : std::uint32_t {
     kFailed,       ///< answer to any: `text`
     kMemory,       ///< have `value` bytes to read and to write: kMemory with both
@@ -44,6 +44,7 @@ struct Message {
     kProcessorTime,  ///< kProcessorTime with what the process has used: `value` nanoseconds
     kStartPerftest,  ///< `text`, the tool's arguments: kStartPerftest when it listens at port `number`
     kEndPerftest,    ///< waits for its end: kEndPerftest
+    kCompute,        ///< kCompute at once; then it computes for `value` milliseconds, and takes no event
   };
 
   Kind kind = Kind::kFailed;

@@ -10,6 +10,7 @@ namespace verbena::apps::bench {
 const std::vector<std::string>& operation_names() {
   static const std::vector<std::string> kNames{"read",
                                                "read-batch",
+                                               "read-busy",
                                                "write",
                                                "write-complete",
                                                "write-notify",
@@ -17,6 +18,7 @@ const std::vector<std::string>& operation_names() {
                                                "pull-large",
                                                "pull-in-place",
                                                "pull-batch",
+                                               "pull-batch-in-place",
                                                "push",
                                                "push-batch",
                                                "push-add",

@@ -46,7 +46,7 @@ struct Report {
 absl::StatusOr<Report> measure(const BenchOptions& options, const Backend& backend,
                                const std::string& address);
 
-/// read, read-batch, write, write-complete, write-notify: the transport alone.
+/// read, read-batch, read-busy, write, write-complete, write-notify: the transport alone.
 absl::Status measure_transport(const BenchOptions& options, const Backend& backend, Client& client,
                                Report& report);
 /// The other operations: tables over that transport.

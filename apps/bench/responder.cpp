@@ -32,6 +32,7 @@ using transport::WorkRequest;
 
 constexpr std::size_t kMostRegionBytes = std::size_t{1} << 30;
 constexpr std::uint32_t kMostWorkers = 1024;
+constexpr std::chrono::milliseconds kLongestComputing = std::chrono::hours(1);
 
 /// A server with a thread and a transport of its own.
 class ServerJob {
@@ -123,6 +124,7 @@ class ResponderImpl final : public Responder {
   absl::Status run(const std::atomic<bool>& stop) override {
     while (!stop) {
       const bool busy = poll();
+      compute(stop);
       if (answer_all() || busy) continue;
       transport_->wait(transport_->now() + std::chrono::milliseconds(200));
     }
@@ -151,6 +153,13 @@ class ResponderImpl final : public Responder {
     for (transport::Connection* connection : gone_) peers_.erase(connection);
     gone_.clear();
     return count > 0;
+  }
+
+  /// As a thread does that has something else to do than to look at its transport.
+  void compute(const std::atomic<bool>& stop) {
+    const auto end = std::chrono::steady_clock::now() + std::exchange(to_compute_, {});
+    while (!stop && std::chrono::steady_clock::now() < end) {
+    }
   }
 
   /// Returns whether any peer must be answered at once, so that this thread must not sleep.
@@ -229,6 +238,12 @@ class ResponderImpl final : public Responder {
         return start_perftest(peer, order, answer);
       case Message::Kind::kEndPerftest:
         return end_perftest(peer);
+      case Message::Kind::kCompute:
+        if (order.value > kLongestComputing.count()) {
+          return absl::InvalidArgumentError(fmt::format("it does not compute for {} ms", order.value));
+        }
+        to_compute_ = std::chrono::milliseconds(order.value);
+        return absl::OkStatus();
       case Message::Kind::kFailed:
         break;
     }
@@ -338,7 +353,8 @@ class ResponderImpl final : public Responder {
   std::vector<Memory> old_memory_;
   std::map<transport::Connection*, Peer> peers_;
   std::vector<transport::Connection*> gone_;
-  std::array<Event, 32> events_;  ///< of one poll(); making them anew would cost more than the poll
+  std::chrono::milliseconds to_compute_{};  ///< after this round's answers
+  std::array<Event, 32> events_;            ///< of one poll(); making them anew would cost more than the poll
 };
 
 }  // namespace

@@ -28,6 +28,7 @@ constexpr std::uint64_t kManyRows = 1 << 16;  // 26 MB: more than a core's own c
 constexpr std::size_t kBatchKeys = 1000;
 constexpr std::uint32_t kSmallWidth = 16;
 constexpr std::uint64_t kSmallRows = 1 << 14;
+constexpr std::uint64_t kMillionRows = 1'000'000;
 constexpr std::uint32_t kSmallestRow = 2;  // floats: 8 bytes
 constexpr std::string_view kTwoNotifications = "two notifications and an addition by hand";
 
@@ -54,7 +55,10 @@ constexpr PullCase kPulls[] = {
     {"pull-in-place", "pull of one row from the server's mapped memory, ESSP (one host only)",
      ReadPath::kInPlace, kRows, kRowWidth, 1, 2},
     {"pull-batch", "pull of 1000 rows of 16 floats by keys from the row cache", ReadPath::kCached, kSmallRows,
-     kSmallWidth, kBatchKeys, 1.3}};
+     kSmallWidth, kBatchKeys, 1.3},
+    {"pull-batch-in-place",
+     "pull of 1000 of a million rows of 16 floats by keys from the server's mapped memory (one host only)",
+     ReadPath::kInPlace, kMillionRows, kSmallWidth, kBatchKeys, 2}};
 
 /// Pushes all over a table that no cache holds.
 struct RuleCase {
@@ -65,7 +69,6 @@ struct RuleCase {
   KeySpace key_space = KeySpace::kDense;
 };
 
-constexpr std::uint64_t kMillionRows = 1'000'000;
 constexpr RuleCase kRules[] = {
     {"push-add", "push of 1000 of a million rows of 16 floats, and clock(): as push-batch", "add", 16},
     {"push-adagrad", "the same with gradients, for which the lane takes steps of Adagrad", "adagrad", 16},

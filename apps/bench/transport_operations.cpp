@@ -244,6 +244,29 @@ absl::Status measure_read_batch(const BenchOptions& options, const Backend& back
   return absl::OkStatus();
 }
 
+absl::Status measure_read_busy(const BenchOptions& options, Client& client, Report& report) {
+  options.progress("read-busy");
+  constexpr double kLimitNs = 1e6;
+  constexpr double kWarmUp = 0.1;  // of the measurement's time, as time_operation() has it
+  constexpr double kMargin = 0.05;
+  Result result{.operation = "read-busy",
+                .what =
+                    "one-sided read of a row of 400 bytes, posted until completed, while the thread that "
+                    "owns the row computes and looks at no event",
+                .bytes = kReadRowBytes,
+                .samples = {}};
+  const std::chrono::duration<double> time((1 + kWarmUp) * options.timing.seconds + kMargin);
+  RETURN_IF_ERROR(client.let_compute(std::chrono::duration_cast<std::chrono::milliseconds>(time)));
+  TimingOptions timing = options.timing;
+  timing.batch_nanoseconds = 0;  // the slowest ones count, so that each is timed by itself
+  RETURN_IF_ERROR(time_operation(
+      timing, [&] { return client.complete(Opcode::kRead, kReadRowBytes); }, result.samples));
+  result.yardsticks.push_back(
+      {.name = "a millisecond", .figure = Yardstick::Figure::kP99, .value = kLimitNs, .budget = 1});
+  report.results.push_back(std::move(result));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::size_t memory_bytes(const BenchOptions& options) {
@@ -261,8 +284,8 @@ absl::Status measure_transport(const BenchOptions& options, const Backend& backe
       RETURN_IF_ERROR(measurement.run(each, bytes));
     }
   }
-  return options.wants("read-batch") ? measure_read_batch(options, backend, client, report)
-                                     : absl::OkStatus();
+  if (options.wants("read-batch")) RETURN_IF_ERROR(measure_read_batch(options, backend, client, report));
+  return options.wants("read-busy") ? measure_read_busy(options, client, report) : absl::OkStatus();
 }
 
 }  // namespace verbena::apps::bench
