@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -20,6 +21,14 @@ std::optional<T> middle_of(std::vector<T> all, By by) {
 }
 inline std::optional<double> median(std::vector<double> all) {
   return middle_of(std::move(all), std::identity());
+}
+
+/// The least of which at least that share is not above it.
+inline std::optional<double> percentile(std::vector<double> all, double share) {
+  if (all.empty()) return std::nullopt;
+  std::ranges::sort(all);
+  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(all.size())));
+  return all[std::max<std::size_t>(rank, 1) - 1];
 }
 
 }  // namespace verbena::apps

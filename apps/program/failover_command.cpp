@@ -12,6 +12,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -94,9 +95,9 @@ absl::StatusOr<ModelFiles> make_watched_run(const FailoverCommand& options, Sabo
 
 void show_progress(const FailoverRun& run) {
   std::size_t stopped = 0;
-  for (const ServerFault& fault : run.faults) stopped += fault.kind == ServerFault::Kind::kStopped ? 1 : 0;
+  for (const Fault& fault : run.faults) stopped += fault.kind == Fault::Kind::kStopped ? 1 : 0;
   print_error("{}: {}; {} killed, {} stopped, {}\n", run.label,
-              run.failure.empty() ? "the model is as it should be" : base::printable(run.failure),
+              run.failure.empty() ? "it has ended as it should" : base::printable(run.failure),
               run.faults.size() - stopped, stopped, format_seconds(run.seconds));
 }
 
@@ -109,11 +110,12 @@ std::vector<FailoverRun> make_disturbed_runs(const FailoverCommand& options, con
   do {
     FailoverRun& run = runs.emplace_back();
     run.label = fmt::format("run {}", runs.size());
-    Saboteur saboteur(mix(options.failover.seed ^ mix(runs.size())), options.failover.seconds_between);
+    Saboteur saboteur(mix(options.failover.seed ^ mix(runs.size())), options.failover.seconds_between,
+                      options.failover.hit == kHitWorkers);
     const absl::StatusOr<ModelFiles> model = make_watched_run(options, &saboteur, end, run);
     if (!model.ok()) {
       run.failure = std::string(base::printable(model.status()).message());
-    } else if (*model != wanted) {
+    } else if (trains_the_same(options.failover) && *model != wanted) {
       run.differs = true;
       run.failure = "its model is not that of the undisturbed run";
     }
@@ -124,6 +126,7 @@ std::vector<FailoverRun> make_disturbed_runs(const FailoverCommand& options, con
 
 int run_failover(const FailoverCommand& options) {
   if (absl::Status status = job::check_started_once(); !status.ok()) return report_error(status);
+  if (absl::Status status = check(options.failover); !status.ok()) return report_error(status);
   if (!std::filesystem::exists(options.failover.data)) {
     return report_error(
         absl::NotFoundError(fmt::format("--data {}: there is no such file", options.failover.data)));
@@ -156,10 +159,15 @@ int run_failover(const FailoverCommand& options) {
 void add_failover_options(CLI::App& command, FailoverOptions& chosen) {
   constexpr const char* kRuns = "Runs";
   constexpr const char* kFaults = "Faults";
-  command.add_option("--application", chosen.application, "What is trained.")
-      ->type_name(fmt::format("{}", fmt::join(kFailoverApplications, "|")))
-      ->check(CLI::IsMember(
-          std::vector<std::string>(std::begin(kFailoverApplications), std::end(kFailoverApplications))))
+  std::set<std::string> all(std::begin(kFailoverApplications), std::end(kFailoverApplications));
+  all.insert(std::begin(kReplacementApplications), std::end(kReplacementApplications));
+  command
+      .add_option(
+          "--application", chosen.application,
+          fmt::format("What is trained: with --hit servers {}; with --hit workers {}.",
+                      fmt::join(kFailoverApplications, ", "), fmt::join(kReplacementApplications, ", ")))
+      ->type_name(fmt::format("{}", fmt::join(all, "|")))
+      ->check(CLI::IsMember(all))
       ->group(kRuns)
       ->capture_default_str();
   command
@@ -172,7 +180,7 @@ void add_failover_options(CLI::App& command, FailoverOptions& chosen) {
              "Of each run (passes of ctr); by default as many as take some seconds.", {1, 1'000'000})
       ->type_name("N")
       ->group(kRuns);
-  add_number(command, "--servers", chosen.servers, "Servers of each run, each with a copy.",
+  add_number(command, "--servers", chosen.servers, "Servers of each run; with --hit servers each has a copy.",
              {1, protocol::kMaxWorkers})
       ->type_name("S")
       ->group(kRuns)
@@ -182,8 +190,16 @@ void add_failover_options(CLI::App& command, FailoverOptions& chosen) {
       ->type_name("W")
       ->group(kRuns)
       ->capture_default_str();
+  command
+      .add_option(
+          "--hit", chosen.hit,
+          "Which processes are killed and stopped: servers, of which each has a copy then, or workers.")
+      ->type_name(fmt::format("{}|{}", kHitServers, kHitWorkers))
+      ->check(CLI::IsMember({kHitServers, kHitWorkers}))
+      ->group(kFaults)
+      ->capture_default_str();
   add_number(command, "--minutes", chosen.minutes,
-             "How long servers are hit; the run that goes on then ends in peace.", {0.0, 100'000.0})
+             "How long processes are hit; the run that goes on then ends in peace.", {0.0, 100'000.0})
       ->type_name("N")
       ->group(kFaults)
       ->capture_default_str();
@@ -220,7 +236,8 @@ void add_failover_experiment(CLI::App& experiment_command, Run* run) {
       ->capture_default_str();
   app->add_flag("-q,--quiet", options->quiet, "No progress; the table at the end only.")->group("Output");
   app->footer(examples({"verbena experiment failover", "verbena experiment failover --minutes 10 --seed 7",
-                        "verbena experiment failover --application mf --data ratings.tsv"}));
+                        "verbena experiment failover --application mf --data ratings.tsv",
+                        "verbena experiment failover --hit workers --application kge --data wn18rr"}));
   app->callback(
       [options, run] { *run = [options](const job::LaunchLetter&) { return run_failover(*options); }; });
 }

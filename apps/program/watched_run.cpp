@@ -79,11 +79,11 @@ void WatchedRun::look_and_hit() {
   next_look_ = Clock::now() + kBetweenLooks;
   const std::optional<RunStatus> status = status_of_run(program_.pid());
   if (!status) return;
-  const std::optional<ServerFault> fault = saboteur_->choose(*status, elapsed());
+  const std::optional<Fault> fault = saboteur_->choose(*status, elapsed());
   if (!fault || !is_child_of(fault->pid, program_.pid())) return;
   run_.faults.push_back(*fault);
   run_.faults.back().seconds = elapsed();
-  ::kill(static_cast<pid_t>(fault->pid), fault->kind == ServerFault::Kind::kKilled ? SIGKILL : SIGSTOP);
+  ::kill(static_cast<pid_t>(fault->pid), fault->kind == Fault::Kind::kKilled ? SIGKILL : SIGSTOP);
 }
 
 }  // namespace verbena::apps

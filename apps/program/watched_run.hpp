@@ -1,4 +1,4 @@
-// A run of `verbena run` whose servers are hit while it goes on.
+// A run of `verbena run` whose processes are hit while it goes on.
 #pragma once
 
 #include <chrono>

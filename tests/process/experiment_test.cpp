@@ -237,6 +237,8 @@ TEST_F(ExperimentTest, WhatCannotBeIsOneLine) {
       {{"experiment", "cost", "--documents", folder_.path("file"), "--triples", folder_.path(), "--examples",
         folder_.path("none")},
        "--examples " + folder_.path("none") + ": there is no such file"},
+      {{"experiment", "failover", "--hit", "workers"},
+       "--application lda: with --hit workers expected ctr, kge, word2vec"},
       {{"experiment", "allocation", "--nodes", "2,1"}, "--nodes: a whole number from 2"},
       {{"experiment", "allocation", "--rounds", "0"}, "--rounds: a whole number from 1"},
   };

@@ -18,7 +18,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Role = RunStatus::Copy::Role;
-using Kind = ServerFault::Kind;
+using Kind = Fault::Kind;
 
 /// Two servers with a copy each, that train.
 RunStatus whole() {
@@ -32,7 +32,7 @@ RunStatus whole() {
 }
 
 std::vector<std::string> lines_of(const FailoverRun& run, std::size_t server, double failover, double join) {
-  const ServerFault& fault = run.faults.front();
+  const Fault& fault = run.faults.front();
   return {job::to_line(failover_json(static_cast<std::uint32_t>(server), fault.pid, "died", failover)),
           job::to_line(join_json(static_cast<std::uint32_t>(server), 99, "joined", join))};
 }
@@ -132,6 +132,53 @@ TEST(SaboteurTest, SparesRunsThatDoNotTrain) {
   status = whole();
   status.configuration = 0;
   EXPECT_FALSE(Saboteur(1, 0.1).choose(status, 1).has_value());
+}
+
+TEST(SaboteurTest, HitsOneWorkerAfterTheOther) {
+  RunStatus status;
+  status.workers = {{.worker = 0, .pid = 30, .iteration = 3}, {.worker = 1, .pid = 31, .iteration = 2}};
+  std::set<std::pair<std::uint32_t, Kind>> hit;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Saboteur saboteur(seed, 0.1, /*hits_workers=*/true);
+    const auto fault = saboteur.choose(status, 1);
+    ASSERT_TRUE(fault.has_value());
+    EXPECT_EQ(fault->pid, 30 + *fault->worker);
+    hit.emplace(*fault->worker, fault->kind);
+    EXPECT_FALSE(saboteur.choose(status, 2).has_value()) << "it may be there still";
+    RunStatus next = status;
+    next.workers[*fault->worker].pid = 40;
+    EXPECT_FALSE(saboteur.choose(next, 3).has_value()) << "nobody has gone on";
+    for (RunStatus::Worker& worker : next.workers) worker.iteration = 4;
+    EXPECT_TRUE(saboteur.choose(next, 4).has_value());
+    next.workers.front().finished = true;
+    EXPECT_FALSE(saboteur.choose(next, 9).has_value());
+  }
+  EXPECT_EQ(hit.size(), 4U);
+}
+
+TEST(FailoverTest, AWorkersPlaceIsTakenAndAllGoOn) {
+  FailoverRun run;
+  run.faults = {{.kind = Kind::kKilled, .worker = 1, .pid = 31, .seconds = 2.0}};
+  const auto iteration = [](double seconds) {
+    return job::to_line({{"kind", "iteration"}, {"elapsed_seconds", seconds}, {"items", 100}});
+  };
+  add_metrics_line(iteration(2.1), run);
+  add_metrics_line(job::to_line(replacement_json(0, 98, "another one's", 2.2)), run);
+  EXPECT_FALSE(run.faults[0].back_after.has_value());
+  add_metrics_line(job::to_line(replacement_json(1, 99, "its", 2.5)), run);
+  for (const double seconds : {3.0, 4.0, 5.0, 6.0}) add_metrics_line(iteration(seconds), run);
+  EXPECT_NEAR(run.faults[0].back_after.value_or(0), 0.5, 1e-9);
+  EXPECT_NEAR(run.faults[0].next_iteration_after.value_or(0), 1.0, 1e-9);
+
+  FailoverRun undisturbed;
+  for (const double seconds : {1.0, 1.5, 2.0}) add_metrics_line(iteration(seconds), undisturbed);
+  const FailoverOptions options{.application = "kge", .hit = kHitWorkers};
+  const Judgement judgement = judge_failover(options, {undisturbed, run});
+  EXPECT_THAT(judgement.findings.back().found, HasSubstr("50.0 % as a rule"));
+  EXPECT_EQ(judgement.findings.back().verdict, verdict_of(false));
+  EXPECT_TRUE(check(options).ok());
+  EXPECT_FALSE(check({.application = "lda", .hit = kHitWorkers}).ok());
+  EXPECT_FALSE(check({.application = "word2vec"}).ok());
 }
 
 TEST(FailoverTest, MetricsSayHowLongItTook) {
