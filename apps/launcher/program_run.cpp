@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,7 +29,9 @@
 #include "apps/launcher/host_run.hpp"
 #include "apps/launcher/launcher.hpp"
 #include "apps/launcher/memory_kills.hpp"
+#include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
+#include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
 #include "job/child_message.hpp"
@@ -242,6 +245,15 @@ void add_program_options(CLI::App& command, ProgramOptions& options) {
           "Of what a program reports, the sum to be shown while it runs; by default the first by name.")
       ->type_name("NAME")
       ->group("Output");
+  add_number(
+      command, "--restarts", options.restarts,
+      "When a server or worker process dies (it is killed, crashes, or shows no sign of life), end the "
+      "others, and start all again, at most so many times. The program goes on from its newest "
+      "checkpoint if it looks for it when it begins (docs/checkpoints.md). For a run on one host.",
+      {0, std::numeric_limits<std::uint32_t>::max()})
+      ->type_name("N")
+      ->group("Checkpoints")
+      ->capture_default_str();
 }
 
 int run_program(RunOptions run, const ProgramOptions& options) {
@@ -254,12 +266,25 @@ int run_program(RunOptions run, const ProgramOptions& options) {
   if (absl::Status status = check(run, application); !status.ok()) return report_error(status);
   const absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run, application, arguments);
   if (!outputs.ok()) return report_error(outputs.status());
-  Launcher launcher((*outputs)->monitor());
-  const absl::Status ended = launcher.run(program_commands(run.job, *words));
-  return (*outputs)->finish(ended, launcher.signal());
+  RunMonitor& monitor = (*outputs)->monitor();
+  for (std::uint32_t restart = 1;; ++restart) {
+    Launcher launcher(monitor);
+    const absl::Status ended = launcher.run(program_commands(run.job, *words));
+    if (!launcher.has_lost_process() || restart > options.restarts)
+      return (*outputs)->finish(ended, launcher.signal());
+    const std::string why(base::printable(ended).message());
+    put_warning(stderr, fmt::format("verbena: {}: all processes are started again, restart {} of {}\n", why,
+                                    restart, options.restarts));
+    monitor.go_back(std::nullopt, why);
+  }
 }
 
 int run_program_in_cluster(const RunOptions& run, const ProgramOptions& options, ClusterOptions cluster) {
+  if (options.restarts > 0) {
+    return report_error(absl::InvalidArgumentError(
+        "--restarts: only what has started the processes can start them again: expected something that does, "
+        "with the same words"));
+  }
   Program application(options);
   CLI::App none;
   const ApplicationOptions arguments(none, application);

@@ -2,6 +2,7 @@
 // servers, on this host or on a cluster.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace verbena::apps {
 struct ProgramOptions {
   std::vector<std::string> words;  ///< the program and its arguments
   std::string objective;           ///< shown and drawn first; empty: the first by name
+  std::uint32_t restarts = 0;      ///< how often all processes are started again when one has died
 };
 
 /// `command` must not outlive `options`.

@@ -120,7 +120,7 @@ void RunMonitor::replace(std::uint32_t process, std::int64_t pid, std::uint32_t 
   if (metrics_ != nullptr) metrics_->write(replacement_json(process, pid, what, elapsed_seconds()));
 }
 
-void RunMonitor::go_back(std::int64_t after_iteration, std::string_view why) {
+void RunMonitor::go_back(std::optional<std::int64_t> after_iteration, std::string_view why) {
   cause_ = Cause::kNone;
   failure_ = absl::OkStatus();
   model_summary_ = nlohmann::json::object();

@@ -72,9 +72,10 @@ class RunMonitor {
                std::string_view what);
   /// A copy of a server has died before it had joined, or is ended, since it shows no sign of life.
   void note_lost(RunEvent::Kind kind, std::string_view what);
-  /// The processes have ended, because of `why`, and others go on after this iteration (0: at the beginning):
-  /// forgets the failure, and what the training was found to be after that. REQUIRES: finish() was called.
-  void go_back(std::int64_t after_iteration, std::string_view why);
+  /// The processes have ended, because of `why`, and others go on after this iteration (0: at the beginning;
+  /// nullopt: they know where): forgets the failure, and what the training was found to be after that.
+  /// REQUIRES: finish() was called.
+  void go_back(std::optional<std::int64_t> after_iteration, std::string_view why);
 
   [[nodiscard]] double elapsed_seconds() const;
   /// Without what only the processes' parent knows.

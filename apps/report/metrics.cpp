@@ -81,13 +81,13 @@ nlohmann::json replacement_json(std::uint32_t process, std::int64_t pid, std::st
           {"elapsed_seconds", elapsed_seconds}};
 }
 
-nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
-                            double elapsed_seconds) {
+nlohmann::json restart_json(std::uint32_t restart, std::string_view why,
+                            std::optional<std::int64_t> after_iteration, double elapsed_seconds) {
   return {{"schema", kMetricsSchema},
           {"kind", "restart"},
           {"restart", restart},
           {"why", why},
-          {"after_iteration", after_iteration},
+          {"after_iteration", after_iteration ? nlohmann::json(*after_iteration) : nlohmann::json()},
           {"elapsed_seconds", elapsed_seconds}};
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,8 +33,8 @@ nlohmann::json join_json(std::uint32_t server, std::int64_t pid, std::string_vie
 nlohmann::json replacement_json(std::uint32_t process, std::int64_t pid, std::string_view what,
                                 double elapsed_seconds);
 /// `restart` counts from 1; `why`: who has died, and how.
-nlohmann::json restart_json(std::uint32_t restart, std::string_view why, std::int64_t after_iteration,
-                            double elapsed_seconds);
+nlohmann::json restart_json(std::uint32_t restart, std::string_view why,
+                            std::optional<std::int64_t> after_iteration, double elapsed_seconds);
 nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record);
 
 /// Lines go to an OutputFile: a file appears, complete, only when the run has succeeded; a pipe or a device

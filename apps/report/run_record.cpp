@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "apps/divergence.hpp"
 #include "base/return_if_error.hpp"
@@ -98,6 +99,7 @@ absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const job::Iterati
   if (!partial.sums.empty()) record.objectives = compute_objectives_(partial.sums);
   partial_.erase(report.iteration);
   RETURN_IF_ERROR(check_finite(record.iteration, record.objectives));
+  if (std::exchange(begins_anywhere_, false)) forget_after(record.iteration - 1);
   for (const auto& [name, value] : record.objectives) newest_objectives_[name] = value;
   iterations_.push_back(record);
   return record;
@@ -115,10 +117,10 @@ absl::Status RunRecord::add(const job::FinishedMessage& message) {
   return absl::OkStatus();
 }
 
-void RunRecord::go_back(std::int64_t after_iteration) {
+void RunRecord::go_back(std::optional<std::int64_t> after_iteration) {
   ++restarts_;
   // Iteration 0 comes again, too, where all begins again.
-  const std::int64_t last = after_iteration > 0 ? after_iteration : -1;
+  const std::int64_t last = after_iteration > 0 ? *after_iteration : -1;
   for (WorkerRecord& worker : workers_) {
     worker.last_iteration = std::min(worker.last_iteration, last);
     worker.so_far.reset();
@@ -126,7 +128,12 @@ void RunRecord::go_back(std::int64_t after_iteration) {
     worker.is_replaced = false;
   }
   partial_.clear();
-  std::erase_if(iterations_, [&](const IterationRecord& record) { return record.iteration > last; });
+  begins_anywhere_ = !after_iteration;
+  if (!begins_anywhere_) forget_after(last);
+}
+
+void RunRecord::forget_after(std::int64_t iteration) {
+  std::erase_if(iterations_, [&](const IterationRecord& record) { return record.iteration > iteration; });
   newest_objectives_.clear();
   for (const IterationRecord& record : iterations_) {
     for (const auto& [name, value] : record.objectives) newest_objectives_[name] = value;

@@ -81,8 +81,9 @@ class RunRecord {
                                                      double elapsed_seconds);
   absl::Status add(const job::StatisticsMessage& message);
   absl::Status add(const job::FinishedMessage& message);
-  /// All workers begin again after this iteration; 0: at the beginning.
-  void go_back(std::int64_t after_iteration);
+  /// All workers begin again after this iteration; 0: at the beginning. nullopt: nobody knows where before
+  /// they report the first one.
+  void go_back(std::optional<std::int64_t> after_iteration);
 
   /// Another process is the worker from now on.
   void replace(std::uint32_t worker);
@@ -140,6 +141,8 @@ class RunRecord {
   [[nodiscard]] std::optional<double> mean_clock_differential() const;
 
  private:
+  void forget_after(std::int64_t iteration);
+
   struct Partial {
     std::uint32_t reported = 0;
     double items = 0;
@@ -155,6 +158,7 @@ class RunRecord {
   std::map<std::string, double> newest_objectives_;
   std::vector<RunEvent> events_;
   std::uint32_t restarts_ = 0;
+  bool begins_anywhere_ = false;  ///< the next iteration takes the place of those from it on
 };
 
 }  // namespace verbena::apps

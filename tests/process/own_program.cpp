@@ -13,10 +13,13 @@
 //   secret FILE   joins with the secret in this file
 //   sleeps     all workers sleep after the first iteration
 //   stays-out  ends at once, without joining
+//   saves FOLDER   makes a checkpoint after each iteration, and goes on from the newest one; worker 1 dies in
+//              the second iteration unless it has begun with that
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -32,12 +35,21 @@ namespace {
 
 constexpr int kIterations = 3;
 
-absl::Status count(verbena::Session& session, const std::string& mode) {
+/// A checkpoint's state: the iteration that it follows.
+absl::StatusOr<int> iterations_before(verbena::Session& session) {
+  const auto state = session.resumed_state();
+  if (!state.ok()) return state.status();
+  return *state ? static_cast<int>((*state)->front()) : 0;
+}
+
+absl::Status count(verbena::Session& session, const std::string& mode, const std::string& folder) {
   const auto table =
       session.table<std::int64_t>({.name = "number", .rows = 1, .width = 1, .consistency = verbena::Bsp{}});
   if (!table.ok()) return table.status();
   const verbena::KeyRange key{0, 1};
-  for (int iteration = 1; iteration <= kIterations; ++iteration) {
+  const absl::StatusOr<int> before = iterations_before(session);
+  if (!before.ok()) return before.status();
+  for (int iteration = *before + 1; iteration <= kIterations; ++iteration) {
     RETURN_IF_ERROR(table->push(key, std::vector<std::int64_t>{1}));
     RETURN_IF_ERROR(session.clock());
     std::vector<std::int64_t> value(1);
@@ -51,6 +63,13 @@ absl::Status count(verbena::Session& session, const std::string& mode) {
     if (mode == "silent" && session.rank() == 1) std::_Exit(3);
     if (mode.ends_with("gives-up") && session.rank() == 1) return absl::AbortedError("no more coffee");
     if (mode == "sleeps") ::sleep(600);
+    if (mode == "saves") {
+      if (*before == 0 && iteration == 2 && session.rank() == 1) ::raise(SIGKILL);
+      RETURN_IF_ERROR(session.barrier());
+      RETURN_IF_ERROR(session.checkpoint({.folder = folder}, {static_cast<std::byte>(iteration)}));
+      RETURN_IF_ERROR(session.finish_checkpoint());
+      RETURN_IF_ERROR(session.barrier());
+    }
     if (mode == "forks" && iteration == 1) {
       const pid_t child = ::fork();
       if (child == 0) {
@@ -68,10 +87,14 @@ absl::Status count(verbena::Session& session, const std::string& mode) {
 absl::Status run(const std::string& mode, const std::string& argument) {
   verbena::SessionOptions options;
   if (mode == "secret") options.network.secret_file = argument;
+  if (mode == "saves") {
+    const auto newest = verbena::newest_checkpoint(argument);
+    if (newest.ok()) options.resume = newest->path;
+  }
   const auto session = verbena::Session::from_environment(options);
   if (!session.ok()) return session.status();
   if (mode == "twice") std::cout << verbena::Session::from_environment().status() << std::endl;
-  const absl::Status status = count(**session, mode);
+  const absl::Status status = count(**session, mode, argument);
   const bool is_silent = mode == "only-one-gives-up" && (*session)->rank() != 1;
   if (!status.ok() && !is_silent) (*session)->give_up(status).IgnoreError();
   return status;

@@ -139,6 +139,23 @@ TEST_F(OwnProgramTest, LeavesNothingBehind) {
   }
 }
 
+TEST_F(OwnProgramTest, GoesOnFromItsCheckpointWhenItIsStartedAgain) {
+  const Words saves = {"saves", scratch_.path("saved")};
+  const Ended ended = run_workers(3, saves, {"--restarts", "2", "--metrics", scratch_.path("run.jsonl")});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("was killed by SIGKILL"),
+                               HasSubstr("all processes are started again, restart 1 of 2"),
+                               Not(HasSubstr("restart 2 of 2"))));
+  EXPECT_THAT(ended.out, HasSubstr("worker 0 of 3 sees 9\n")) << "as if nothing had happened";
+  const std::vector<nlohmann::json> all = lines_of(scratch_.path("run.jsonl"));
+  EXPECT_EQ(all.back()["iterations"], 3);
+  EXPECT_EQ(all.back()["restarts"], 1);
+
+  const Ended failed = run_workers(3, {"silent"}, {"--restarts", "2"});
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_THAT(failed.err, Not(HasSubstr("started again"))) << "it would fail again";
+}
+
 TEST_F(OwnProgramTest, WrongUseIsExplained) {
   const std::string error = "verbena: error: ";
   const auto says = [&](const Words& words) {

@@ -112,6 +112,23 @@ TEST(RunRecordTest, AProcessInAWorkersPlaceMayReportAgain) {
   EXPECT_FALSE(record.add(report(1, 1, 1, 4), 0).ok()) << "the other one is not replaced";
 }
 
+TEST(RunRecordTest, WhereAProgramBeginsAgainItSays) {
+  RunRecord record = two_workers();
+  const auto train = [&](std::int64_t iteration, double sum) {
+    EXPECT_TRUE(record.add(report(0, iteration, 1, sum), 0).ok());
+    EXPECT_TRUE(record.add(report(1, iteration, 1, sum), 0).ok());
+  };
+  for (std::int64_t iteration = 1; iteration <= 3; ++iteration) train(iteration, 2);
+  record.go_back(std::nullopt);
+  EXPECT_EQ(record.iterations_trained(), 3) << "as far as one knows";
+  train(3, 32);
+  EXPECT_EQ(record.iterations_trained(), 3);
+  EXPECT_EQ(record.iterations().size(), 3U);
+  EXPECT_EQ(record.objectives().at("rmse"), 8.0);
+  train(4, 2);
+  EXPECT_EQ(record.iterations().size(), 4U);
+}
+
 TEST(RunRecordTest, AfterGoingBackIterationsComeAgain) {
   RunRecord record = two_workers();
   for (std::int64_t iteration = 1; iteration <= 3; ++iteration) {
