@@ -26,6 +26,7 @@
 #include "base/return_if_error.hpp"
 #include <verbena/server.hpp>
 #include <verbena/session.hpp>
+#include <verbena/table.hpp>
 
 namespace verbena::process_test {
 namespace {
@@ -50,7 +51,7 @@ class Worker {
  public:
   Worker(const std::vector<std::string>& servers, std::uint32_t rank, Board& board)
       : rank_(rank), board_(board), random_(rank) {
-    options_ = {.rank = rank, .workers = kNodes, .servers = servers, .outlives_servers = true};
+    options_ = {.servers = servers, .rank = rank, .workers = kNodes, .outlives_servers = true};
   }
 
   absl::Status run() {

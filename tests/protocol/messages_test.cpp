@@ -294,12 +294,12 @@ TEST(ControlMessageTest, ImpossibleRequestsAndAnswersAreRefused) {
   const auto refused = [](const ControlMessage& message) {
     return !decode_control(bytes_of(encode(message))).ok();
   };
-  for (const std::uint32_t kind : {0U, 12U, UINT32_MAX}) {
+  for (const std::uint32_t kind : {0U, 13U, UINT32_MAX}) {
     KeyRequests strange = requests();
     strange.kind = static_cast<KeyRequests::Kind>(kind);
     EXPECT_TRUE(refused(strange)) << kind;
   }
-  for (const std::uint32_t kind : {0U, 10U, UINT32_MAX}) {
+  for (const std::uint32_t kind : {0U, 12U, UINT32_MAX}) {
     KeyAnswers strange = answers();
     strange.answers[0].kind = static_cast<KeyAnswers::Kind>(kind);
     EXPECT_TRUE(refused(strange)) << kind;

@@ -192,6 +192,7 @@ class Job final : public World {
     return strike.is_harmless() || (strike.breaks_a_link() && scenario_.network.connections_may_break);
   }
   void break_a_link(const Strike& strike);
+  void miss_node(const Strike& strike);
   [[nodiscard]] std::shared_ptr<cluster::ConfigurationSource> configuration_source(
       const bool* is_cut_off = nullptr) {
     return scenario_.has_configurations() ? configurations_.source(is_cut_off) : nullptr;
@@ -591,7 +592,8 @@ const Strike* Job::find_strike(Disaster what, std::uint32_t victim) const {
 
 bool Job::is_victim(std::uint32_t worker) const {
   return std::any_of(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
-    if (strike.what == Disaster::kNodeDies) return strike.victim == scenario_.nodes[worker];
+    if (strike.what == Disaster::kNodeDies || strike.what == Disaster::kNodeIsMissed)
+      return strike.victim == scenario_.nodes[worker];
     return !strike.is_of_a_server() && !is_harmless(strike) && strike.victim == worker;
   });
 }
@@ -843,8 +845,9 @@ void Job::end_the_rest() {
 }
 
 std::optional<std::uint32_t> Job::owners(std::uint32_t table, Key key) const {
-  const bool only_nodes_die = std::ranges::all_of(
-      disasters_, [](const Strike& strike) { return strike.what == Disaster::kNodeDies; });
+  const bool only_nodes_die = std::ranges::all_of(disasters_, [](const Strike& strike) {
+    return strike.what == Disaster::kNodeDies || strike.what == Disaster::kNodeIsMissed;
+  });
   if (!scenario_.outlives_nodes || !only_nodes_die) return std::nullopt;
   std::uint32_t owners = 0;
   for (const ServerNode& node : servers_) {
@@ -872,10 +875,26 @@ void Job::break_a_link(const Strike& strike) {
   if (network_.cut_a_link(*node)) ++links_cut_;
 }
 
+/// A worker that lives takes it for dead, and so must all others.
+void Job::miss_node(const Strike& strike) {
+  ServerNode& server = servers_[strike.victim];
+  for (std::uint32_t i = 0; i < scenario_.workers && server.transport != nullptr; ++i) {
+    const std::uint32_t rank = (strike.copy + i) % scenario_.workers;
+    const WorkerNode& worker = workers_[rank];
+    if (worker.transport == nullptr || worker.leaves || is_victim(rank)) continue;
+    note_struck(strike);
+    static_cast<void>(note(Death{strike.victim}));
+    server.is_dead = true;
+    if (network_.cut_a_link(*worker.transport, server.transport)) ++links_cut_;
+    return;
+  }
+}
+
 void Job::kill(const Strike& strike) {
   if (strike.breaks_a_link()) return break_a_link(strike);
   if (strike.what == Disaster::kWorkerIsReplaced) return strike_worker(strike);
   if (strike.what == Disaster::kServerMoves) return move(strike);
+  if (strike.what == Disaster::kNodeIsMissed) return miss_node(strike);
   if (scenario_.has_configurations()) return kill_a_copy(strike);
   SimulatedTransport* const node =
       strike.is_of_a_server() ? servers_[strike.victim].transport : workers_[strike.victim].transport;

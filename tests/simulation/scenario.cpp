@@ -690,9 +690,9 @@ Scenario make_remote_replacement(std::uint64_t seed) {
   return scenario;
 }
 
-/// A scenario of kDeath with more nodes, of which one or more die at random moments, often while the others
-/// still deal with the death before. Nobody dies alone. The last worker checks the end: its node does not
-/// die.
+/// A scenario of kDeath with more nodes, of which one or more die at random moments, or are taken for dead,
+/// often while the others still deal with the death before. Nobody dies alone. The last worker checks the
+/// end: its node does not die.
 Scenario make_homes(std::uint64_t seed) {
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kHomes));
   Scenario scenario = make_scenario(Model::kDeath, seed);
@@ -724,6 +724,9 @@ Scenario make_homes(std::uint64_t seed) {
   for (std::uint64_t deaths = 1 + small(random, nodes.size() - 1); deaths > 0; --deaths) {
     scenario.disasters.push_back({.what = Disaster::kNodeDies, .victim = nodes[deaths - 1], .delay = delay});
     delay += microseconds(small(random, chance(random, 0.6) ? 150 : 3000));
+    if (!chance(random, 0.15)) continue;
+    scenario.disasters.back().what = Disaster::kNodeIsMissed;
+    scenario.disasters.back().copy = static_cast<std::uint32_t>(below(random, workers));
   }
   return scenario;
 }
@@ -949,6 +952,8 @@ std::string to_string(const Strike& strike) {
                            strike.early ? " of the job" : "");
       case Disaster::kServerMoves:
         return of("server {} moves");
+      case Disaster::kNodeIsMissed:
+        return of("node {} is taken for dead");
       case Disaster::kStranger:
         return of("a stranger comes to server {}");
       case Disaster::kTraitor:
