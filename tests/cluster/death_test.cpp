@@ -660,16 +660,20 @@ TEST(DeathOfAServerTest, WhomOneTakesForDeadIsDeadForAll) {
   EXPECT_EQ(of_one.code(), absl::StatusCode::kUnavailable) << of_one;
   EXPECT_THAT(std::string(of_one.message()), HasSubstr("server 1"));
   EXPECT_THAT(std::string(of_one.message()), HasSubstr("as server 2"));
-  expect_lost(zero.pull(5).status(), 5);
-  EXPECT_EQ(zero.pull(4).value_or(-1), 3);
-  // Its home is server 2 now.
+  // The home of key 4 is server 2 now. It waits until worker 0 has said that its moves have ended.
   cut_off.ask(KeyRequests::Kind::kLocate, 4, 2);
+  for (int times = 0; times < 200; ++times) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(zero.session->poll().ok());
+  }
   const auto census = cut_off.at(2).hear<protocol::Census>();
   EXPECT_EQ(census, (protocol::Census{.table = 0, .server = 1, .gone = 1}));
   cut_off.at(2).say(
       KeyAnswers{.table = 0, .answers = {{.key = 4, .kind = KeyAnswers::Kind::kHas, .node = 0, .epoch = 1}}});
   cut_off.at(2).say(census);
   EXPECT_EQ(cut_off.hear_answer(2), (KeyAnswers::Answer{.key = 4, .node = 0, .epoch = 1}));
+  expect_lost(zero.pull(5).status(), 5);
+  EXPECT_EQ(zero.pull(4).value_or(-1), 3);
 }
 
 TEST_P(DeathOfANodeTest, EndsWhatWaitsForIt) {

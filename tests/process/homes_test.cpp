@@ -218,7 +218,7 @@ TEST_P(HomesTest, TwoAfterOneAnotherFailOver) {
   for (const std::uint32_t node : {0U, 3U}) EXPECT_TRUE(board_->has_moved_inherited[node]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Microseconds, HomesTest, ::testing::Values(0, 100, 300, 1'000, 3'000, 100'000));
+INSTANTIATE_TEST_SUITE_P(Microseconds, HomesTest, ::testing::Values(0, 1'000, 100'000));
 
 }  // namespace
 }  // namespace verbena::process_test

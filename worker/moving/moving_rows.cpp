@@ -323,11 +323,14 @@ absl::Status MovingRows::on_lost(const KeyAnswers::Answer& answer) {
   const auto mover = moving.find(answer.key);
   const bool moves = mover != moving.end() &&
                      mover->second.operation->phase(mover->second.index) == Localize::Phase::kAsking;
-  if (!moves && !directory.end_asking(answer.key))
+  // If both wait for an answer, both get this one. The move ends with the second: not before the home has
+  // processed what the move has asked, and knows of an intent that may be over at once.
+  const bool was_located = directory.end_asking(answer.key);
+  if (!moves && !was_located)
     return absl::InvalidArgumentError(
         fmt::format("told that key {} is lost, which nobody asked", answer.key));
   lose(answer.key, lost_with(answer.key, answer.node));
-  if (moves) mover->second.operation->give_up(mover->second.index, *lost(answer.key));
+  if (!was_located) mover->second.operation->give_up(mover->second.index, *lost(answer.key));
   return absl::OkStatus();
 }
 
