@@ -33,7 +33,10 @@ enum class ControlKind : std::uint32_t {
   kPartSaved,
   kFollow,
   kFollowed,
-  kAdopted
+  kAdopted,
+  kServerGone,
+  kMovesEnded,
+  kCensus
 };
 
 constexpr std::size_t words_of(std::uint32_t bits) {
@@ -330,6 +333,23 @@ struct Encoder {
     out.u64(answer.tag);
     return out.take();
   }
+  std::string operator()(const ServerGone& gone) const {
+    Writer out(ControlKind::kServerGone);
+    out.u32(gone.server);
+    return out.take();
+  }
+  std::string operator()(const MovesEnded& ended) const {
+    Writer out(ControlKind::kMovesEnded);
+    out.u32(ended.gone);
+    return out.take();
+  }
+  std::string operator()(const Census& census) const {
+    Writer out(ControlKind::kCensus);
+    out.u32(census.table);
+    out.u32(census.server);
+    out.u32(census.gone);
+    return out.take();
+  }
   std::string operator()(const Observe&) const { return Writer(ControlKind::kObserve).take(); }
   std::string operator()(const Observed& observed) const {
     Writer out(ControlKind::kObserved);
@@ -502,6 +522,14 @@ InstallAnswer read_install_answer(Reader& in) {
   return answer;
 }
 
+Census read_census(Reader& in) {
+  Census census;
+  census.table = in.u32();
+  census.server = in.u32();
+  census.gone = in.u32();
+  return census;
+}
+
 Observed read_observed(Reader& in) {
   Observed observed;
   observed.server = in.u32();
@@ -579,13 +607,19 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
       return read_followed(in);
     case ControlKind::kAdopted:
       return Adopted{in.u64()};
+    case ControlKind::kServerGone:
+      return ServerGone{in.u32()};
+    case ControlKind::kMovesEnded:
+      return MovesEnded{in.u32()};
+    case ControlKind::kCensus:
+      return read_census(in);
   }
   return absl::InvalidArgumentError(
       fmt::format("control message of unknown kind {}", static_cast<std::uint32_t>(kind)));
 }
 
 absl::Status check(const KeyRequests& requests) {
-  if (requests.kind < KeyRequests::Kind::kLocate || requests.kind > KeyRequests::Kind::kReleased) {
+  if (requests.kind < KeyRequests::Kind::kLocate || requests.kind > KeyRequests::Kind::kFind) {
     return absl::InvalidArgumentError(
         fmt::format("a request of unknown kind {}", static_cast<std::uint32_t>(requests.kind)));
   }
@@ -598,7 +632,7 @@ absl::Status check(const KeyRequests& requests) {
 
 absl::Status check(const KeyAnswers& answers) {
   for (const KeyAnswers::Answer& answer : answers.answers) {
-    if (answer.kind < KeyAnswers::Kind::kOwned || answer.kind > KeyAnswers::Kind::kKept ||
+    if (answer.kind < KeyAnswers::Kind::kOwned || answer.kind > KeyAnswers::Kind::kHasNot ||
         answer.epoch > SlotHeader::kMaxEpoch) {
       return absl::InvalidArgumentError(fmt::format("an answer of kind {} about epoch {}",
                                                     static_cast<std::uint32_t>(answer.kind), answer.epoch));

@@ -3,10 +3,10 @@
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
 // RegionAdded, Goodbye, Failed, EndIteration, SaveRows/PartSaved, KeyRequests/KeyAnswers, PushAnswer,
-// InstallAnswer; and with an observer, which is no worker and only looks, Observe/Observed,
-// Describe/OpenTable, Inspect/Inspected. Bulk messages travel through a message ring: updates, pushes, calls,
-// clocks and subscriptions to the server; rows, results and clocks to the worker. Every decode function takes
-// bytes that anyone may have written and checks all of them: INVALID_ARGUMENT.
+// InstallAnswer, ServerGone, MovesEnded, Census; and with an observer, which is no worker and only looks,
+// Observe/Observed, Describe/OpenTable, Inspect/Inspected. Bulk messages travel through a message ring:
+// updates, pushes, calls, clocks and subscriptions to the server; rows, results and clocks to the worker.
+// Every decode function takes bytes that anyone may have written and checks all of them: INVALID_ARGUMENT.
 #pragma once
 
 #include <bit>
@@ -35,7 +35,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 25;
+constexpr std::uint32_t kVersion = 26;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -210,9 +210,11 @@ struct KeyRequests {
     /// To the home, without an answer: this worker's node has kept the row from others, and none of its
     /// workers intends to use the row any more.
     kReleased = 11,
+    /// To any server, for a Census: does its slot own the row, and at which epoch?
+    kFind = 12,
   };
   [[nodiscard]] static constexpr bool is_answered(Kind kind) {
-    return kind <= Kind::kYield && kind != Kind::kArrived && kind != Kind::kDone;
+    return (kind <= Kind::kYield && kind != Kind::kArrived && kind != Kind::kDone) || kind == Kind::kFind;
   }
   struct Row {
     Key key = 0;
@@ -230,7 +232,8 @@ struct KeyRequests {
 };
 static_assert(sizeof(KeyRequests::Row) == 16 && std::is_trivially_copyable_v<KeyRequests::Row>);
 
-/// Server → worker: one answer to each row of KeyRequests that is answered, when the answer is known.
+/// Server → worker: one answer to each row of KeyRequests that is answered, when the answer is known. Worker
+/// → server, for a Census: those of kind kHas that the worker was given.
 struct KeyAnswers {
   enum class Kind : std::uint32_t {
     kOwned = 1,  ///< to a locate: server `node` owns it at `epoch`
@@ -250,6 +253,8 @@ struct KeyAnswers {
     kLost = 8,  ///< to a locate, localize, intend or missing: the row was lost with a worker of `node`
     /// To a yield: the row stays on server `node`, at `epoch`, since workers of that node intend to use it.
     kKept = 9,
+    kHas = 10,     ///< to a find: the slot on server `node` owns the row, at `epoch`
+    kHasNot = 11,  ///< to a find: the slot on server `node` does not own the row
   };
   struct Answer {
     Key key = 0;
@@ -313,6 +318,32 @@ struct InstallAnswer {
   friend bool operator==(const InstallAnswer&, const InstallAnswer&) = default;
 };
 
+// Of jobs that go on without servers that die (decision 65). Servers have no connections to one another: what
+// one has to know of another, workers tell it.
+
+/// Worker → server: its connection to that server has ended, so that the server is gone for it; or another
+/// server has told it so. Server → worker: a worker has said so, and whoever hears it does without that
+/// server, too. Each server comes once.
+struct ServerGone {
+  std::uint32_t server = 0;
+};
+
+/// Worker → server: it knows of as many servers that are gone, and has said which. Rows that it was moving
+/// because one of them, as their home, had told it to have come or stay where they are.
+struct MovesEnded {
+  std::uint32_t gone = 0;
+};
+
+/// Server → worker: it inherits the keys of the home `server`, which is gone. The worker is to ask all
+/// servers that are left which rows of `table` they own of these keys, and to pass the answers on. Worker →
+/// server: it has passed on all answers.
+struct Census {
+  std::uint32_t table = 0;
+  std::uint32_t server = 0;
+  std::uint32_t gone = 0;  ///< how many servers were gone when it began: the newest one counts
+  friend bool operator==(const Census&, const Census&) = default;
+};
+
 /// Observer → server: first, and whenever it wants to know how the job is.
 struct Observe {};
 
@@ -362,7 +393,7 @@ constexpr std::size_t kMaxOpenRequests = 65536;
 using ControlMessage =
     std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration, KeyRequests,
                  KeyAnswers, PushAnswer, InstallAnswer, RegionAdded, Observe, Observed, Describe, Inspect,
-                 Inspected, SaveRows, PartSaved, Follow, Followed, Adopted>;
+                 Inspected, SaveRows, PartSaved, Follow, Followed, Adopted, ServerGone, MovesEnded, Census>;
 
 /// Whether only observers send such messages.
 inline bool comes_from_observer(const ControlMessage& message) {

@@ -21,6 +21,7 @@ class TablePlacement {
   constexpr TablePlacement(std::uint64_t rows, std::uint32_t servers) : servers_(rows, servers) {}
 
   [[nodiscard]] constexpr std::uint64_t rows() const { return servers_.rows(); }
+  [[nodiscard]] constexpr std::uint32_t servers() const { return servers_.parts(); }
   /// The keys of a server: where the rows of a static table are, and the home of those of a dynamic table.
   [[nodiscard]] constexpr KeyRange keys(std::uint32_t server) const { return servers_.range(server); }
   /// Those that one of the server's `lanes` lanes has. The lanes' keys are consecutive, in their order.

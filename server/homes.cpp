@@ -131,6 +131,10 @@ absl::Status Homes::kept(Key key, std::uint32_t worker, std::uint64_t epoch, Ans
   return absl::OkStatus();
 }
 
+void Homes::found(Key key, std::uint32_t node, std::uint64_t epoch) {
+  if (epoch > place(key).epoch) set_place(key, {node, epoch});
+}
+
 void Homes::released(Key key, std::uint32_t node, Answers& answers) {
   if (place(key).node != node) return;  // it has left since
   intents_.forget_told(key);

@@ -76,6 +76,9 @@ class Homes {
   /// The row stays where it is until released(), because workers of its node intend to use it.
   /// INVALID_ARGUMENT if the worker does not move the key from there.
   absl::Status kept(Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
+  /// Of a home that inherits its keys, and has not been asked about them yet: the slot of `node` owns the
+  /// row. Of several such words the newest epoch counts.
+  void found(Key key, std::uint32_t node, std::uint64_t epoch);
   /// A worker of `node`, which has kept the row, says that nobody there intends to use it any more.
   void released(Key key, std::uint32_t node, Answers& answers);
 

@@ -48,22 +48,23 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
                         fmt::format("dynamic table \"{}\" needs {} bytes on each server: {}", table.name,
                                     bytes, std::string(region.status().message())));
   }
-  const KeyRange home_keys = placement.table(table.rows).keys(server);
-  auto homes = Homes::create(home_keys, server);
+  const protocol::TablePlacement of_table = placement.table(table.rows);
+  auto homes = Homes::create(of_table.keys(server), server);
   if (!homes.ok()) return homes.status();
   return std::unique_ptr<MovingShard>(
-      new MovingShard(table, rule, server, home_keys, std::move(*homes), std::move(*region)));
+      new MovingShard(table, rule, server, of_table, std::move(*homes), std::move(*region)));
 }
 
 MovingShard::MovingShard(const protocol::OpenTable& open, const protocol::UpdateRule& rule,
-                         std::uint32_t server, KeyRange home_keys, Homes homes,
+                         std::uint32_t server, const protocol::TablePlacement& placement, Homes homes,
                          std::unique_ptr<transport::MemoryRegion> region)
     : TableShard(open),
       rule_(rule),
       server_(server),
       stride_bytes_(protocol::row_stride_bytes(table.value_type, table.width)),
       slot_bytes_(protocol::slot_bytes(stride_bytes_)),
-      home_keys_(home_keys),
+      placement_(placement),
+      home_keys_(placement.keys(server)),
       homes_(std::move(homes)),
       region_(std::move(region)),
       presence_(region_->bytes().data() + protocol::presence_offset(table.rows, slot_bytes_), home_keys_),
@@ -96,7 +97,9 @@ absl::Status MovingShard::on_key_requests(const Sender& sender, const KeyRequest
                                           ShardHost& host) {
   if (KeyRequests::is_answered(requests.kind))
     RETURN_IF_ERROR(host.expect_answers(sender.worker.rank, requests.rows.size()));
-  return on_requests(sender.worker, requests, host.key_answers());
+  RETURN_IF_ERROR(on_requests(sender.worker, requests, host.key_answers()));
+  if (!inherited_.empty()) order_census(host);
+  return absl::OkStatus();
 }
 
 /// What presence words say is looked at first: a slot that was never used has no page, and is to get none.
@@ -131,8 +134,9 @@ void MovingShard::own(Key key, std::uint64_t epoch) {
 
 absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequests& requests,
                                       Homes::Answers& answers) {
-  const bool for_home =
-      requests.kind != KeyRequests::Kind::kHandOver && requests.kind != KeyRequests::Kind::kYield;
+  const bool for_home = requests.kind != KeyRequests::Kind::kHandOver &&
+                        requests.kind != KeyRequests::Kind::kYield &&
+                        requests.kind != KeyRequests::Kind::kFind;
   const KeyRange keys = for_home ? home_keys_ : KeyRange{0, table.rows};
   const bool mostly_takes = !for_home || requests.kind == KeyRequests::Kind::kLocalize ||
                             requests.kind == KeyRequests::Kind::kIntend;
@@ -143,57 +147,158 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
       if (is_key && for_home) homes_.prefetch(ahead);
       if (is_key && mostly_takes) base::prefetch_to_write(slot(ahead).bytes);
     }
-    const KeyRequests::Row& row = requests.rows[i];
-    if (!keys.contains(row.key)) {
-      return absl::InvalidArgumentError(
-          fmt::format("a request of kind {} about key {}, expected {} to below {}",
-                      static_cast<std::uint32_t>(requests.kind), row.key, keys.first, keys.last));
-    }
-    const std::size_t first = answers.size();
-    switch (requests.kind) {
-      case KeyRequests::Kind::kLocate:
-        homes_.locate(row.key, worker.rank, answers);
-        break;
-      case KeyRequests::Kind::kLocalize:
-        homes_.localize(row.key, worker, answers);
-        break;
-      case KeyRequests::Kind::kIntend:
-        homes_.intend(row.key, worker, answers);
-        break;
-      case KeyRequests::Kind::kDone:
-        RETURN_IF_ERROR(homes_.end_intent(row.key, worker.rank, answers));
-        break;
-      case KeyRequests::Kind::kArrived:
-        RETURN_IF_ERROR(homes_.arrived(row.key, worker.rank, row.epoch, answers));
-        break;
-      case KeyRequests::Kind::kMissing:
-        RETURN_IF_ERROR(homes_.missing(row.key, worker, row.epoch, answers));
-        break;
-      case KeyRequests::Kind::kSettled:
-        RETURN_IF_ERROR(homes_.settled(row.key, worker.rank, row.epoch, answers));
-        break;
-      case KeyRequests::Kind::kKept:
-        RETURN_IF_ERROR(homes_.kept(row.key, worker.rank, row.epoch, answers));
-        break;
-      case KeyRequests::Kind::kReleased:
-        homes_.released(row.key, worker.node, answers);
-        break;
-      case KeyRequests::Kind::kHandOver:
-      case KeyRequests::Kind::kYield: {
-        const HandOver request{
-            .worker = worker.rank, .row = row, .yields = requests.kind == KeyRequests::Kind::kYield};
-        if (!hand_over(request, answers)) put_off_.emplace_back(request);
-        break;
+    const InheritedKeys::Request request{worker, requests.kind, requests.rows[i]};
+    const Key key = request.row.key;
+    Homes* homes = &homes_;
+    if (!keys.contains(key)) [[unlikely]] {
+      InheritedKeys* const of_another = for_home ? inherited(key) : nullptr;
+      if (of_another == nullptr) {
+        return absl::InvalidArgumentError(
+            fmt::format("a request of kind {} about key {}, expected {} to below {}",
+                        static_cast<std::uint32_t>(requests.kind), key, keys.first, keys.last));
       }
+      if (!of_another->are_known()) {
+        of_another->wait(request);
+        continue;
+      }
+      homes = &of_another->homes();
     }
-    take_here(answers, first);
+    RETURN_IF_ERROR(on_request(*homes, request, answers));
   }
+  return absl::OkStatus();
+}
+
+absl::Status MovingShard::on_request(Homes& homes, const InheritedKeys::Request& request,
+                                     Homes::Answers& answers) {
+  const auto& [worker, kind, row] = request;
+  const std::size_t first = answers.size();
+  switch (kind) {
+    case KeyRequests::Kind::kLocate:
+      homes.locate(row.key, worker.rank, answers);
+      break;
+    case KeyRequests::Kind::kLocalize:
+      homes.localize(row.key, worker, answers);
+      break;
+    case KeyRequests::Kind::kIntend:
+      homes.intend(row.key, worker, answers);
+      break;
+    case KeyRequests::Kind::kDone:
+      RETURN_IF_ERROR(homes.end_intent(row.key, worker.rank, answers));
+      break;
+    case KeyRequests::Kind::kArrived:
+      RETURN_IF_ERROR(homes.arrived(row.key, worker.rank, row.epoch, answers));
+      break;
+    case KeyRequests::Kind::kMissing:
+      RETURN_IF_ERROR(homes.missing(row.key, worker, row.epoch, answers));
+      break;
+    case KeyRequests::Kind::kSettled:
+      RETURN_IF_ERROR(homes.settled(row.key, worker.rank, row.epoch, answers));
+      break;
+    case KeyRequests::Kind::kKept:
+      RETURN_IF_ERROR(homes.kept(row.key, worker.rank, row.epoch, answers));
+      break;
+    case KeyRequests::Kind::kReleased:
+      homes.released(row.key, worker.node, answers);
+      break;
+    case KeyRequests::Kind::kFind:
+      find(row.key, worker.rank, answers);
+      break;
+    case KeyRequests::Kind::kHandOver:
+    case KeyRequests::Kind::kYield: {
+      const HandOver asked{.worker = worker.rank, .row = row, .yields = kind == KeyRequests::Kind::kYield};
+      if (!hand_over(asked, answers)) put_off_.emplace_back(asked);
+      break;
+    }
+  }
+  take_here(answers, first);
   return absl::OkStatus();
 }
 
 void MovingShard::on_goodbye(std::uint32_t worker, Homes::Answers& answers) {
   homes_.leave(worker, answers);
+  for (InheritedKeys& keys : inherited_)
+    keys.are_known() ? keys.homes().leave(worker, answers) : keys.forget(worker);
 }
+
+// ---- keys that are inherited
+
+InheritedKeys* MovingShard::inherited(Key key) {
+  const auto found = std::find_if(inherited_.begin(), inherited_.end(),
+                                  [&](const InheritedKeys& one) { return one.keys().contains(key); });
+  return found == inherited_.end() ? nullptr : &*found;
+}
+
+Homes& MovingShard::homes_of(Key key) {
+  return home_keys_.contains(key) ? homes_ : inherited(key)->homes();
+}
+
+absl::Status MovingShard::inherit(std::uint32_t from) {
+  const bool has_them = std::any_of(inherited_.begin(), inherited_.end(),
+                                    [&](const InheritedKeys& one) { return one.from() == from; });
+  if (has_them) return absl::OkStatus();
+  absl::StatusOr<InheritedKeys> keys = InheritedKeys::create(placement_.keys(from), from);
+  if (!keys.ok()) return keys.status();
+  inherited_.push_back(*std::move(keys));
+  return absl::OkStatus();
+}
+
+void MovingShard::put_off_census() {
+  census_gone_ = 0;
+  for (InheritedKeys& keys : inherited_) {
+    if (!keys.are_known()) keys.begin_anew();
+  }
+}
+
+void MovingShard::begin_census(std::uint32_t gone, ShardHost& host) {
+  census_gone_ = gone;
+  order_census(host);
+}
+
+void MovingShard::order_census(ShardHost& host) {
+  if (census_gone_ == 0) return;
+  for (InheritedKeys& keys : inherited_) {
+    if (keys.are_known()) continue;
+    for (const std::uint32_t worker : keys.take_counters())
+      host.order(worker, {.table = table.table, .server = keys.from(), .gone = census_gone_});
+  }
+}
+
+absl::Status MovingShard::on_found(std::uint32_t worker, const KeyAnswers::Answer& answer) {
+  InheritedKeys* const keys = inherited(answer.key);
+  if (keys == nullptr) {
+    return absl::InvalidArgumentError(
+        fmt::format("found key {}, which this server has not inherited", answer.key));
+  }
+  if (keys->are_known()) return absl::OkStatus();  // another worker was faster
+  return keys->found(worker, answer);
+}
+
+absl::Status MovingShard::on_census(std::uint32_t worker, const protocol::Census& census,
+                                    Homes::Answers& answers) {
+  const auto keys = std::find_if(inherited_.begin(), inherited_.end(),
+                                 [&](const InheritedKeys& one) { return one.from() == census.server; });
+  if (keys == inherited_.end()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "ends a census of the keys of server {}, which this server has not inherited", census.server));
+  }
+  std::vector<InheritedKeys::Request> waiting;
+  if (keys->are_known() || !keys->end(worker, waiting)) return absl::OkStatus();
+  for (const InheritedKeys::Request& request : waiting)
+    RETURN_IF_ERROR(on_request(keys->homes(), request, answers));
+  return absl::OkStatus();
+}
+
+/// What the presence word says is looked at first, as in copy_rows().
+void MovingShard::find(Key key, std::uint32_t worker, Homes::Answers& answers) const {
+  const SlotHeader header = presence_.load(key).is_here() ? protocol::load_header(slot(key)) : SlotHeader();
+  answers.push_back({worker,
+                     {.key = key,
+                      .kind = header.is_owned() ? KeyAnswers::Kind::kHas : KeyAnswers::Kind::kHasNot,
+                      .node = server_,
+                      .epoch = header.is_owned() ? header.epoch() : 0}});
+}
+
+// ---- workers that die
 
 void MovingShard::on_lost(const Homes::Worker& worker, Homes::Answers& answers) {
   dead_.insert(worker.rank + 1);
@@ -208,6 +313,8 @@ void MovingShard::on_lost(const Homes::Worker& worker, Homes::Answers& answers) 
   }
   const std::size_t first = answers.size();
   homes_.lose(worker, answers);
+  for (InheritedKeys& keys : inherited_)
+    keys.are_known() ? keys.homes().lose(worker, answers) : keys.forget(worker.rank);
   take_here(answers, first);
 }
 
@@ -249,7 +356,7 @@ void MovingShard::take_here(Homes::Answers& answers, std::size_t first) {
     } else if (result == Handed::kKept) {
       answers[i].answer.kind = KeyAnswers::Kind::kShared;
       // This worker moves the key, so this cannot fail. Adds answers for those in line.
-      static_cast<void>(homes_.kept(asked.key, worker, asked.epoch, answers));
+      static_cast<void>(homes_of(asked.key).kept(asked.key, worker, asked.epoch, answers));
     }
   }
 }

@@ -1,5 +1,5 @@
 // This server's part of a dynamic table: a slot for every key (protocol/slot.hpp), and what this server, as
-// the home, knows of the keys that the partition gives to it.
+// the home, knows of the keys that the partition gives to it, and of those that it has inherited.
 //
 // Other processes change the slots at the same time: the workers of this server's node, in place. So whatever
 // this server does to a row, it does under the row's lock. It tries once, and puts off the work if the row is
@@ -24,6 +24,7 @@
 #include "protocol/presence.hpp"
 #include "protocol/slot.hpp"
 #include "server/homes.hpp"
+#include "server/inherited_keys.hpp"
 #include "server/lane.hpp"
 #include "server/table_shard.hpp"
 #include "transport/transport.hpp"
@@ -69,6 +70,21 @@ class MovingShard : public TableShard {
     on_goodbye(worker.rank, host.key_answers());
   }
   void on_lost(const Homes::Worker& worker, ShardHost& host) override { on_lost(worker, host.key_answers()); }
+  // When another server is gone (succession.hpp):
+
+  /// This server inherits the keys of the home `from`, if it has not done so before. RESOURCE_EXHAUSTED.
+  absl::Status inherit(std::uint32_t from);
+  /// Yet another server is gone: until begin_census(), rows may be on their way that nobody knows of.
+  void put_off_census();
+  /// Nobody moves rows any more that only a home which is gone could have told it to; `gone`: so many servers
+  /// are. From now on, workers that ask about inherited keys are to find out who owns them.
+  void begin_census(std::uint32_t gone, ShardHost& host);
+  /// INVALID_ARGUMENT if the key is none that could be found.
+  absl::Status on_found(std::uint32_t worker, const protocol::KeyAnswers::Answer& answer);
+  /// A worker has ended the newest census of the keys of the home census.server. Adds the answers to the
+  /// requests that have waited for it.
+  absl::Status on_census(std::uint32_t worker, const protocol::Census& census, Homes::Answers& answers);
+
   bool try_again(ShardHost& host) override { return try_again(host.key_answers(), host.message_answers()); }
   [[nodiscard]] bool has_put_off() const override { return !put_off_.empty() || forgotten_ < table.rows; }
   void forget_put_off() override;
@@ -109,10 +125,19 @@ class MovingShard : public TableShard {
   using PutOff = std::variant<HandOver, Push>;
 
   MovingShard(const protocol::OpenTable& open, const protocol::UpdateRule& rule, std::uint32_t server,
-              KeyRange home_keys, Homes homes, std::unique_ptr<transport::MemoryRegion> region);
+              const protocol::TablePlacement& placement, Homes homes,
+              std::unique_ptr<transport::MemoryRegion> region);
   [[nodiscard]] protocol::Slot slot(Key key) const {
     return protocol::slot_at(region_->bytes().data(), slot_bytes_, key, home_keys_);
   }
+  /// Of keys that this server has inherited; nullptr: it has not.
+  [[nodiscard]] InheritedKeys* inherited(Key key);
+  /// REQUIRES: the key is one of this server's, or inherited and known.
+  [[nodiscard]] Homes& homes_of(Key key);
+  /// A request about a key of these homes.
+  absl::Status on_request(Homes& homes, const InheritedKeys::Request& request, Homes::Answers& answers);
+  void order_census(ShardHost& host);
+  void find(Key key, std::uint32_t worker, Homes::Answers& answers) const;
   /// The row lies here now; its values have been written.
   void own(Key key, std::uint64_t epoch);
   /// Whether a worker that has died held the row; if so, this slot no longer owns the row from now on.
@@ -132,8 +157,11 @@ class MovingShard : public TableShard {
   const std::uint32_t server_;
   const std::size_t stride_bytes_;
   const std::size_t slot_bytes_;
+  const protocol::TablePlacement placement_;
   const KeyRange home_keys_;
   Homes homes_;
+  std::vector<InheritedKeys> inherited_;
+  std::uint32_t census_gone_ = 0;  ///< begin_census(); 0: none can be made
   std::unique_ptr<transport::MemoryRegion> region_;
   const protocol::PresenceMap presence_;
   std::deque<PutOff> put_off_;

@@ -60,6 +60,7 @@ struct Peer {
   bool has_welcome = false;         ///< it has said something since its hello
   std::uint32_t tables_opened = 0;  ///< that it was told of
   bool waits_for_table = false;     ///< it has asked for the next one
+  std::uint32_t moves_ended = 0;    ///< MovesEnded::gone, as it has said last
   consistency::Clock saved = 0;     ///< the newest checkpoint of which it has said how its part is
   std::unique_ptr<transport::RingReceiver> inbox;
   std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first

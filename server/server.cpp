@@ -111,6 +111,12 @@ Server::Server(transport::Transport& transport, ServerOptions options,
            .workers = workers_},
           [this](Peer& peer, const protocol::ControlMessage& message) { reply(peer, message); },
           [this] { transport_.interrupt(); }),
+      succession_({.server = options_.rank,
+                   .servers = options_.servers,
+                   .host = *this,
+                   .shards = shards_,
+                   .workers = workers_},
+                  [this](Peer& peer, const protocol::ControlMessage& message) { reply(peer, message); }),
       observers_(*this, shards_, lanes_of(options_),
                  [this](Peer& peer, const protocol::ControlMessage& message) { reply(peer, message); }),
       reception_({.transport = transport,
@@ -332,6 +338,15 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       } else {
         status = on_key_requests(peer, *requests);
       }
+    } else if (const auto* gone = std::get_if<protocol::ServerGone>(&*message)) {
+      status = succession_.on_server_gone(peer, *gone);
+    } else if (const auto* moves_ended = std::get_if<protocol::MovesEnded>(&*message)) {
+      status = succession_.on_moves_ended(peer, *moves_ended);
+    } else if (const auto* found = std::get_if<protocol::KeyAnswers>(&*message)) {
+      status = succession_.on_found(peer, *found);
+    } else if (const auto* census = std::get_if<protocol::Census>(&*message)) {
+      status = succession_.on_census(peer, *census);
+      give_answers(census->table);
     } else if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
       on_failed(peer, *failed);
     } else {
@@ -846,6 +861,7 @@ void Server::on_goodbye(Peer& peer) {
     shard->on_goodbye({peer.worker, peer.node}, *this);
     give_answers(shard->table.table);
   }
+  succession_.on_left();
   dismiss_copies();
 }
 
@@ -886,6 +902,7 @@ void Server::go_on_without(Peer& peer, const absl::Status& why) {
     shard->on_lost({peer.worker, peer.node}, *this);
     give_answers(shard->table.table);
   }
+  succession_.on_left();
 }
 
 /// They are changed without their server, by workers that die, too.

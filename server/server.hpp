@@ -13,8 +13,9 @@
 // Whatever becomes of them, the job does not notice.
 //
 // It has many functions, one for each thing that may happen. What has a state of its own is a class: Shards,
-// Chain, Lane, Reception, RegionDesk, SavingDesk, Opening, Observers, Strangers, and Peer with its
-// AnswerQueue and PushChannel. What remains here is what connects them: events, messages, and how a job ends.
+// Chain, Lane, Reception, RegionDesk, SavingDesk, Succession, Opening, Observers, Strangers, and Peer with
+// its AnswerQueue and PushChannel. What remains here is what connects them: events, messages, and how a job
+// ends.
 #pragma once
 
 #include <array>
@@ -48,6 +49,7 @@
 #include "server/saving_desk.hpp"
 #include "server/shards.hpp"
 #include "server/sparse_index.hpp"
+#include "server/succession.hpp"
 #include "server/table_shard.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/token_bucket.hpp"
@@ -79,6 +81,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   /// When poll() has something to do although nothing has arrived; TimePoint::max(): never.
   [[nodiscard]] transport::TimePoint next_poll() const;
   [[nodiscard]] const std::vector<std::unique_ptr<Lane>>& lanes() const { return lanes_; }
+  [[nodiscard]] const Shards& shards() const { return shards_; }
   /// Called, from poll(), when a lane has got work. For drivers whose lanes have threads.
   void set_lane_waker(std::function<void(std::uint32_t lane)> waker) { wake_lane_ = std::move(waker); }
   /// From now on an image is made of what the server has now (image.hpp). False: not now, or, unless it
@@ -163,6 +166,9 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   absl::Status begin_call(std::uint32_t lane, std::uint32_t worker) override;
   absl::Status expect_answers(std::uint32_t worker, std::size_t more) override;
   base::Decompressor& decompressor() override { return decompressor_; }
+  void order(std::uint32_t worker, const protocol::Census& census) override {
+    reply(*workers_[worker], census);
+  }
   Homes::Answers& key_answers() override { return key_answers_; }
   MessageAnswers& message_answers() override { return message_answers_; }
 
@@ -227,6 +233,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   std::vector<Peer*> workers_;  ///< by rank; nullptr before hello
   Chain chain_;
   SavingDesk saving_;
+  Succession succession_;
   Observers observers_;
   Reception reception_;
   Absences absences_;

@@ -49,6 +49,8 @@ class ShardHost {
   virtual absl::Status expect_answers(std::uint32_t worker, std::size_t more) = 0;
   /// For one message at a time.
   virtual base::Decompressor& decompressor() = 0;
+  /// The worker is to find out who owns rows.
+  virtual void order(std::uint32_t worker, const protocol::Census& census) = 0;
   // Answers for workers about this table. They are sent when the shard returns.
   virtual Homes::Answers& key_answers() = 0;
   virtual MessageAnswers& message_answers() = 0;

@@ -78,6 +78,8 @@ class Operation {
   [[nodiscard]] virtual bool is_overdue(consistency::Clock /*clock*/) const { return false; }
   /// It ends only after the worker's clock has ended, so nothing in this clock may wait for it.
   [[nodiscard]] virtual bool is_held_back() const { return false; }
+  /// It moves rows because a server that is dead has let it, as their home.
+  [[nodiscard]] virtual bool has_moves_of_dead_homes() const { return false; }
   /// The session goes on without that server.
   virtual void on_dead_server(std::uint32_t /*server*/) {}
   /// The server is gone; a copy will take its place. Reads of it that are under way count as ended, and have

@@ -1,6 +1,7 @@
 // All servers of a session, and what is asked about all of them together: how far their lanes' clocks are.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,6 +26,12 @@ class ServerLinks {
   [[nodiscard]] auto end() const { return links_.end(); }
   [[nodiscard]] std::size_t size() const { return links_.size(); }
   [[nodiscard]] ServerLink& front() const { return *links_.front(); }
+  /// REQUIRES: server < size()
+  [[nodiscard]] ServerLink& operator[](std::uint32_t server) const { return *links_[server]; }
+  [[nodiscard]] std::uint32_t dead() const {
+    return static_cast<std::uint32_t>(
+        std::count_if(links_.begin(), links_.end(), [](const auto& link) { return link->is_dead; }));
+  }
 
   /// The difference matters between barriers: nobody asks a server that has only rows of dynamic tables for
   /// clocks, and a message for each mini-batch would cost more than the mini-batch.

@@ -282,7 +282,9 @@ bool SessionCore::go_on(std::size_t count) {
     if (!left_) table->send_put_off();
   }
   checkpointing_.poll();
-  return running_.step(status_) || count > 0;
+  const bool has_worked = running_.step(status_);
+  if (owes_end_of_moves_) say_if_moves_have_ended();
+  return has_worked || count > 0;
 }
 
 absl::Status SessionCore::look_around() {
@@ -313,7 +315,7 @@ void SessionCore::on_event(const transport::Event& event) {
       // A server that has not said goodbye may not have taken the last updates. The message has its name
       // already.
       if (!link.said_goodbye && mending_.lose(link)) return;
-      if (!link.said_goodbye && !lose(link))
+      if (!link.said_goodbye && !lose(link, std::string(link.connection->status().message())))
         fail(absl::UnavailableError(std::string(link.connection->status().message())));
       link.said_goodbye = true;
       break;
@@ -378,6 +380,9 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     return on_answer(link, *answer, &TableCore::on_push_answer);
   if (const auto* answer = std::get_if<protocol::InstallAnswer>(&*message))
     return on_answer(link, *answer, &TableCore::on_install_answer);
+  if (const auto* census = std::get_if<protocol::Census>(&*message))
+    return on_answer(link, *census, &TableCore::on_census);
+  if (const auto* gone = std::get_if<protocol::ServerGone>(&*message)) return on_server_gone(link, *gone);
   if (std::holds_alternative<protocol::Goodbye>(*message) && left_) {
     link.said_goodbye = true;
     return absl::OkStatus();
@@ -499,7 +504,7 @@ bool SessionCore::can_do_without(const ServerLink& link) const {
 }
 
 /// A server is gone without a goodbye. Returns false if that ends the session.
-bool SessionCore::lose(ServerLink& link) {
+bool SessionCore::lose(ServerLink& link, const std::string& why) {
   if (link.is_dead) return true;
   if (!can_do_without(link)) {
     has_no_node_ |=
@@ -507,14 +512,38 @@ bool SessionCore::lose(ServerLink& link) {
     return false;
   }
   if (!status_.ok()) return false;
-  spdlog::warn("worker {} goes on without a server: {}", options_.rank,
-               std::string(link.connection->status().message()));
+  spdlog::warn("worker {} goes on without a server: {}", options_.rank, why);
   link.is_dead = true;
   link.said_goodbye = true;
   link.open_requests = 0;
+  // Servers do not hear of one another. They must know it before this worker asks them about keys that they
+  // inherit.
+  if (!left_) tell_all(protocol::ServerGone{link.server});
+  owes_end_of_moves_ = true;
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_dead_server(link.server);
   running_.on_dead_server(link.server);
   return true;
+}
+
+/// A server has heard from another worker that a server is gone. Whom one takes for dead is dead for all:
+/// otherwise a row could have two homes.
+absl::Status SessionCore::on_server_gone(const ServerLink& from, const protocol::ServerGone& gone) {
+  if (gone.server >= links_.size() || gone.server == from.server)
+    return absl::InvalidArgumentError(fmt::format("says that server {} is gone", gone.server));
+  ServerLink& link = links_[gone.server];
+  const std::string why =
+      fmt::format("{} is gone, as {} has heard", link.connection->peer_name(), from.connection->peer_name());
+  if (!lose(link, why)) fail(absl::UnavailableError(why));
+  return absl::OkStatus();
+}
+
+/// Of the moves that homes have let it make which are dead now. Until then no census finds these rows.
+void SessionCore::say_if_moves_have_ended() {
+  if (left_ || !status_.ok()) return;
+  const auto has_such_moves = [](const Operation& operation) { return operation.has_moves_of_dead_homes(); };
+  if (running_.oldest(has_such_moves) != nullptr) return;
+  owes_end_of_moves_ = false;
+  tell_all(protocol::MovesEnded{links_.dead()});
 }
 
 void SessionCore::on_completion(const transport::Event& event) {
@@ -526,7 +555,8 @@ void SessionCore::on_completion(const transport::Event& event) {
     // that the read has ended.
     const bool is_ok = event.result == transport::OperationResult::kOk;
     if (!is_ok && mending_.lose(link)) return;
-    if (is_ok || link.is_dead || lose(link)) link.reads.end(id.number());
+    if (is_ok || link.is_dead || lose(link, std::string(link.connection->status().message())))
+      link.reads.end(id.number());
     return;
   }
   if (link.inbox) link.inbox->on_completion(event);  // none if the hello has failed
@@ -699,6 +729,12 @@ bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
     return false;
   link.open_requests += answers;
   control(link, requests);
+  return true;
+}
+
+bool SessionCore::try_tell(ServerLink& link, const protocol::ControlMessage& message) {
+  if (link.is_dead || !link.control.empty()) return false;
+  control(link, message);
   return true;
 }
 

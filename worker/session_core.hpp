@@ -111,6 +111,10 @@ class SessionCore {
   /// Asks about rows of a dynamic table. Returns false if that is not possible now; the caller tries again
   /// later.
   bool ask(ServerLink& link, const protocol::KeyRequests& requests);
+  /// Says it to a server. Returns false if that is not possible now; the caller tries again later.
+  bool try_tell(ServerLink& link, const protocol::ControlMessage& message);
+  /// It has said goodbye, and must say nothing more.
+  [[nodiscard]] bool has_left() const { return left_; }
   /// Like send(), but does not wait: returns false if there is no room now.
   bool try_send(ServerLink& link, std::span<const std::byte> message, const transport::MemoryRegion& region);
   absl::Status send_small(ServerLink& link, const protocol::BulkHeader& header,
@@ -217,7 +221,9 @@ class SessionCore {
   absl::Status send_put_off();
   [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
   [[nodiscard]] bool can_do_without(const ServerLink& link) const;
-  bool lose(ServerLink& link);
+  bool lose(ServerLink& link, const std::string& why);
+  absl::Status on_server_gone(const ServerLink& from, const protocol::ServerGone& gone);
+  void say_if_moves_have_ended();
   absl::Status wait_for_min_clock(consistency::Clock clock, Servers which);
   absl::Status ship_all();
   [[nodiscard]] bool is_memory_gone(ServerLink& link, std::uint32_t table) const;
@@ -273,6 +279,7 @@ class SessionCore {
   protocol::OpenTable opening_;       ///< the newest table that was opened, or is
   consistency::Clock said_end_ = -1;  ///< the newest iteration that this worker has ended
   bool has_no_node_ = false;          ///< this worker's own server is gone
+  bool owes_end_of_moves_ = false;    ///< to the servers that are left: MovesEnded
   absl::Status status_;
   absl::Status lost_updates_;  ///< a loss that no clock has reported yet
   SessionStatistics counters_;

@@ -182,4 +182,9 @@ absl::Status TableCore::on_install_answer(ServerLink& /*link*/, const protocol::
   return absl::InvalidArgumentError(fmt::format("answered an install into table {}", answer.table));
 }
 
+absl::Status TableCore::on_census(ServerLink& /*link*/, const protocol::Census& census) {
+  return absl::InvalidArgumentError(
+      fmt::format("wants to know who owns rows of table {}, which do not move", census.table));
+}
+
 }  // namespace verbena::worker

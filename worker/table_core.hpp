@@ -142,6 +142,7 @@ class TableCore {
   virtual absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
   virtual absl::Status on_push_answer(ServerLink& link, const protocol::PushAnswer& answer);
   virtual absl::Status on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer);
+  virtual absl::Status on_census(ServerLink& link, const protocol::Census& census);
   /// A kGone for this table: its payload has as many words as its header says.
   virtual absl::Status on_gone(ServerLink& link, const protocol::BulkMessage& message);
   /// A server has another region of a sparse table.

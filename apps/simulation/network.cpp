@@ -498,11 +498,14 @@ void Network::kill(SimulatedTransport& node) {
   }
 }
 
-bool Network::cut_a_link(const SimulatedTransport& node) {
+bool Network::cut_a_link(const SimulatedTransport& node, const SimulatedTransport* peer) {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<Link>> mine;
   for (const std::shared_ptr<Link>& link : links_) {
-    if (link->ends[0].node == &node || link->ends[1].node == &node) mine.push_back(link);
+    const auto& [one, other] = link->ends;
+    const bool is_of_node = one.node == &node || other.node == &node;
+    const bool is_of_peer = peer == nullptr || one.node == peer || other.node == peer;
+    if (is_of_node && is_of_peer) mine.push_back(link);
   }
   if (mine.empty()) return false;
   break_link(mine[below(mine.size())]);

@@ -90,8 +90,8 @@ class Network {
   /// Stops the node's process, as SIGSTOP does: its tickers do not tick. (The pacer decides what its tasks
   /// do.)
   void stop(SimulatedTransport& node, TimePoint until);
-  /// Cuts a random connection of the node; false if it has none.
-  bool cut_a_link(const SimulatedTransport& node);
+  /// Cuts a random connection of the node, or one with `peer` if that is given; false if there is none.
+  bool cut_a_link(const SimulatedTransport& node, const SimulatedTransport* peer = nullptr);
 
   /// The time of the next action; TimePoint::max() if nothing is under way.
   [[nodiscard]] TimePoint next() const;

@@ -61,9 +61,10 @@ struct SessionOptions {
   std::optional<std::uint32_t> node = std::nullopt;
   ReadPath read_path = ReadPath::kAuto;
   /// What happens to this session when a server dies. False: the session fails. True, if all tables are
-  /// dynamic and the server is not this worker's own: operations on rows that lay on the dead server, or had
-  /// it as their home, fail, and all other operations go on. A worker whose own server is gone counts as
-  /// dead, too. For jobs with servers that outlive workers (ServerOptions::outlives_workers).
+  /// dynamic and the server is not this worker's own: operations on rows that lay on the dead server fail,
+  /// and all other operations go on; some wait until each worker has used its session once. A worker whose
+  /// own server is gone counts as dead, too. A server to which one worker loses its connection counts as dead
+  /// for all. For jobs with servers that outlive workers (ServerOptions::outlives_workers).
   bool outlives_servers = false;
   /// How many processes have been this worker before. More than 0: the last one has died, and this session
   /// takes its place in a job that goes on meanwhile (ServerOptions::replaces_workers): see

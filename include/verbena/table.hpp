@@ -19,10 +19,10 @@
 // peer, DEADLINE_EXCEEDED for a peer that does not answer, both with the peer's name; ABORTED when another
 // worker failed. After any of these three the session is broken, and every later call returns the same
 // status. Exception: in a job that outlives dead processes (docs/allocation.md), DATA_LOSS and UNAVAILABLE
-// may be about a row of a dynamic table: it was lost with a worker or server that has died, or nobody can say
-// where it is. The message names the first such row of the call; the other rows are pulled, pushed or
-// localized, and the session goes on. For a push that nobody waits for, Session::clock() and barrier() return
-// this error, once, after they have done their work.
+// may be about a row of a dynamic table: it was lost with a worker or server that has died, or an update of
+// this worker was on its way to a server that died. The message names the first such row of the call; the
+// other rows are pulled, pushed or localized, and the session goes on. For a push that nobody waits for,
+// Session::clock() and barrier() return this error, once, after they have done their work.
 #pragma once
 
 #include <cstddef>

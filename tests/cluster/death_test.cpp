@@ -544,6 +544,30 @@ class DeathOfANodeTest : public ::testing::TestWithParam<ReadPath> {
     EXPECT_TRUE(zero.ok()) << zero;
     EXPECT_TRUE(other.ok()) << other;
   }
+  /// Until this object ends, the session does what comes. Only its owner may use it meanwhile.
+  class Polling {
+   public:
+    explicit Polling(Session& session)
+        : session_(session), thread_([this] {
+            session_.take_over();
+            while (!stop_) {
+              EXPECT_TRUE(session_.poll().ok());
+              std::this_thread::sleep_for(std::chrono::microseconds(100));
+            }
+          }) {}
+    ~Polling() {
+      stop_ = true;
+      thread_.join();
+      session_.take_over();
+    }
+    Polling(const Polling&) = delete;
+    Polling& operator=(const Polling&) = delete;
+
+   private:
+    Session& session_;
+    std::atomic<bool> stop_ = false;
+    std::thread thread_;
+  };
   void expect_a_good_end() {
     expect_a_barrier();
     zero_.reset();
@@ -559,13 +583,6 @@ class DeathOfANodeTest : public ::testing::TestWithParam<ReadPath> {
   Victim victim_;
 };
 
-/// The row's home is dead, and nobody else knows where the row is.
-void expect_homeless(const absl::Status& status, Key key) {
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(fmt::format("row {} of table \"moving\"", key)));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("server 1"));
-}
-
 TEST_P(DeathOfANodeTest, TakesItsRowsAlongAndNoOthers) {
   ASSERT_TRUE(zero_->localize(4).ok());
   victim_.ask(KeyRequests::Kind::kLocalize, 1, 0);
@@ -576,17 +593,13 @@ TEST_P(DeathOfANodeTest, TakesItsRowsAlongAndNoOthers) {
   EXPECT_EQ(victim_.hear_answer(2).kind, KeyAnswers::Kind::kTaken);
   let_the_node_die();
   for (Survivor* const worker : {zero_.get(), two_.get()}) {
-    for (const Key lost : {Key{1}, Key{6}}) {
+    for (const Key lost : {Key{1}, Key{3}, Key{5}, Key{6}}) {
       expect_lost(worker->pull(lost).status(), lost);
       expect_lost(worker->push(lost, 1), lost);
       expect_lost(worker->localize(lost), lost);
     }
-    for (const Key lost : {Key{3}, Key{5}}) {
-      expect_homeless(worker->localize(lost), lost);
-      expect_homeless(worker->pull(lost).status(), lost);
-      expect_homeless(worker->push(lost, 1), lost);
-    }
-    for (const Key whole : {Key{0}, Key{2}, Key{7}}) {
+    // The home of key 4 is dead, and another has found out where the row is.
+    for (const Key whole : {Key{0}, Key{2}, Key{4}, Key{7}}) {
       EXPECT_TRUE(worker->push(whole, 1).ok());
       EXPECT_TRUE(worker->localize(whole).ok());
       EXPECT_TRUE(worker->push(whole, 1).ok());
@@ -594,12 +607,73 @@ TEST_P(DeathOfANodeTest, TakesItsRowsAlongAndNoOthers) {
       EXPECT_EQ(value.value_or(-1), 100 + static_cast<float>(whole) + (worker == zero_.get() ? 2 : 4));
     }
   }
-  // Key 4 can be used on the node where its row is, but other nodes cannot find it.
-  EXPECT_EQ(zero_->pull(4).value_or(-1), 104);
-  EXPECT_TRUE(zero_->push(4, 1).ok());
-  EXPECT_EQ(zero_->pull(4).value_or(-1), 105);
-  expect_homeless(two_->pull(4).status(), 4);
   expect_a_good_end();
+}
+
+/// Nobody has asked about the row since its home has died.
+TEST_P(DeathOfANodeTest, AnIntentOnARowWhoseHomeHasDiedBringsIt) {
+  ASSERT_TRUE(zero_->localize(4).ok());
+  let_the_node_die();
+  ASSERT_TRUE(two_->table.intent(std::vector<Key>{4}, 0, 1'000'000).ok());
+  const auto deadline = std::chrono::steady_clock::now() + Peer::kPatience;
+  while (!two_->table.is_here(4) && std::chrono::steady_clock::now() < deadline)
+    ASSERT_TRUE(two_->session->poll().ok());
+  EXPECT_EQ(two_->session->statistics().rows_moved_by_intent, 1U);
+  EXPECT_EQ(two_->pull(4).value_or(-1), 104);
+  expect_a_good_end();
+}
+
+/// The home has told worker 2 to keep its row, which worker 0 wants, and dies. Its heir is told of both.
+TEST_P(DeathOfANodeTest, IntentsAreToldToTheHeir) {
+  const std::vector<Key> row{4};
+  ASSERT_TRUE(two_->localize(4).ok());
+  ASSERT_TRUE(two_->table.intent(row, 0, 2).ok());
+  ASSERT_TRUE(zero_->table.intent(row, 0, 1'000'000).ok());
+  const auto deadline = std::chrono::steady_clock::now() + Peer::kPatience;
+  for (int times = 0; times < 2'000; ++times) ASSERT_TRUE(zero_->session->poll().ok());
+  EXPECT_EQ(zero_->session->statistics().rows_moved_by_intent, 0U);
+  let_the_node_die();
+  expect_a_barrier();  // worker 2's intent is over
+  while (!zero_->table.is_here(4) && std::chrono::steady_clock::now() < deadline) {
+    ASSERT_TRUE(zero_->session->clock().ok());
+    ASSERT_TRUE(two_->session->clock().ok());
+  }
+  EXPECT_TRUE(zero_->table.is_here(4));
+  EXPECT_EQ(zero_->pull(4).value_or(-1), 104);
+  expect_a_good_end();
+}
+
+/// One worker says that a server is gone which lives: it is out for all, and its workers with it.
+TEST(DeathOfAServerTest, WhomOneTakesForDeadIsDeadForAll) {
+  ServerThreads servers({.servers = 3, .workers = 3, .outlives_workers = true});
+  Survivor zero(servers, 0, 0, /*outlives_servers=*/true);
+  Survivor one(servers, 1, 1, /*outlives_servers=*/true);
+  Victim cut_off(servers, 2, 2);
+  ASSERT_TRUE(zero.localize(4).ok());
+  ASSERT_TRUE(zero.push(4, 3).ok());
+  ASSERT_TRUE(zero.push(5, 3).ok());
+  cut_off.at(2).say(protocol::ServerGone{.server = 1});
+  cut_off.at(2).say(protocol::MovesEnded{.gone = 1});
+  const auto deadline = std::chrono::steady_clock::now() + Peer::kPatience;
+  absl::Status of_one;
+  while (of_one.ok() && std::chrono::steady_clock::now() < deadline) of_one = one.session->poll();
+  EXPECT_EQ(of_one.code(), absl::StatusCode::kUnavailable) << of_one;
+  EXPECT_THAT(std::string(of_one.message()), HasSubstr("server 1"));
+  EXPECT_THAT(std::string(of_one.message()), HasSubstr("as server 2"));
+  // The home of key 4 is server 2 now. It waits until worker 0 has said that its moves have ended.
+  cut_off.ask(KeyRequests::Kind::kLocate, 4, 2);
+  for (int times = 0; times < 200; ++times) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(zero.session->poll().ok());
+  }
+  const auto census = cut_off.at(2).hear<protocol::Census>();
+  EXPECT_EQ(census, (protocol::Census{.table = 0, .server = 1, .gone = 1}));
+  cut_off.at(2).say(
+      KeyAnswers{.table = 0, .answers = {{.key = 4, .kind = KeyAnswers::Kind::kHas, .node = 0, .epoch = 1}}});
+  cut_off.at(2).say(census);
+  EXPECT_EQ(cut_off.hear_answer(2), (KeyAnswers::Answer{.key = 4, .node = 0, .epoch = 1}));
+  expect_lost(zero.pull(5).status(), 5);
+  EXPECT_EQ(zero.pull(4).value_or(-1), 3);
 }
 
 TEST_P(DeathOfANodeTest, EndsWhatWaitsForIt) {
@@ -619,17 +693,21 @@ TEST_P(DeathOfANodeTest, EndsWhatWaitsForIt) {
   EXPECT_TRUE(zero_->table.push_async(std::vector<Key>{4}, std::vector<float>(kWidth, 1)).wait().ok());
   victim_.die();
   servers_.stop(1);
-  expect_lost(waiting[0].wait(), 1);
-  expect_homeless(waiting[1].wait(), 4);
-  expect_lost(waiting[2].wait(), 1);
-  expect_homeless(waiting[3].wait(), 4);
-  expect_homeless(zero_->session->clock(), 4);  // the asynchronous push
+  {
+    const Polling two(*two_->session);  // its moves have ended, as it says
+    expect_lost(waiting[0].wait(), 1);
+    expect_lost(waiting[1].wait(), 4);
+    expect_lost(waiting[2].wait(), 1);
+    expect_lost(waiting[3].wait(), 4);
+    expect_lost(zero_->session->clock(), 4);  // the asynchronous push
+  }
   EXPECT_TRUE(two_->session->clock().ok());
   EXPECT_EQ(zero_->pull(0).value_or(-1), 100);
   expect_a_good_end();
 }
 
-/// The row moves from one living node to another. Its home has arranged the move, and is not needed any more.
+/// The row moves from one living node to another. Its home has arranged the move, and dies; its heir finds
+/// the row where it has come.
 TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
   ASSERT_TRUE(two_->localize(4).ok());
   std::vector<float*> rows(1);
@@ -647,8 +725,10 @@ TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
   }
   victim_.die();
   servers_.stop(1);
-  const auto deadline = std::chrono::steady_clock::now() + Peer::kPatience;
-  while (zero_->push(3, 1).ok() && std::chrono::steady_clock::now() < deadline) {
+  for (int times = 0; times < 20; ++times) {  // until all have noticed
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_TRUE(zero_->session->poll().ok());
+    ASSERT_TRUE(two_->session->poll().ok());
   }
   EXPECT_TRUE(zero_->table.push_async(std::vector<Key>{4}, std::vector<float>(kWidth, 1)).wait().ok());
   EXPECT_TRUE(held->release().ok());
@@ -657,6 +737,9 @@ TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
   EXPECT_THAT(out[0], AnyOf(104, 105));  // the pull has ended after the push began, so it may see it
   EXPECT_EQ(zero_->pull(4).value_or(-1), 105);
   EXPECT_TRUE(zero_->table.is_here(4));
+  EXPECT_EQ(two_->pull(4).value_or(-1), 105);
+  EXPECT_TRUE(two_->localize(4).ok());
+  EXPECT_EQ(two_->pull(4).value_or(-1), 105);
   expect_a_good_end();
 }
 

@@ -477,6 +477,23 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
        about_dynamic(KeyRequests{.kind = KeyRequests::Kind::kKept, .table = 1, .rows = {{3, 0}}})},
       {"about key 10",
        about_dynamic(KeyRequests{.kind = KeyRequests::Kind::kReleased, .table = 1, .rows = {{10, 0}}})},
+      {"that server 0 is gone", control(protocol::ServerGone{.server = 0})},
+      {"that server 7 is gone", control(protocol::ServerGone{.server = 7})},
+      {"knows of 1 servers that are gone", control(protocol::MovesEnded{.gone = 1})},
+      {"found rows of table 0",
+       control(protocol::KeyAnswers{.table = 0,
+                                    .answers = {{.key = 3, .kind = protocol::KeyAnswers::Kind::kHas}}})},
+      {"found key 3, which this server has not inherited",
+       about_dynamic(protocol::KeyAnswers{
+           .table = 1, .answers = {{.key = 3, .kind = protocol::KeyAnswers::Kind::kHas, .epoch = 1}}})},
+      {"found key 3 on server 9", about_dynamic(protocol::KeyAnswers{
+                                      .table = 1,
+                                      .answers = {{.key = 3,
+                                                   .kind = protocol::KeyAnswers::Kind::kHas,
+                                                   .node = 9,
+                                                   .epoch = 1}}})},
+      {"ends a census of table 0", control(protocol::Census{.table = 0})},
+      {"ends a census of the keys of server 0", about_dynamic(protocol::Census{.table = 1})},
       {"which is static", bulk({.kind = BulkKind::kPush, .count = 1}, record(3))},
       {"which is dynamic", dynamic_bulk({.kind = BulkKind::kUpdates, .table = 1, .count = 1}, record(3))},
       {"key 10", dynamic_bulk({.kind = BulkKind::kPush, .table = 1, .count = 1}, kTag + record(10))},
@@ -748,6 +765,10 @@ TEST(HostilityTest, AnswersThatNobodyAskedForAreRefused) {
       {"answered push 1, which nobody has sent", moving, protocol::PushAnswer{.tag = 1, .records = 1}},
       {"answered install 1, which nobody has sent", moving, protocol::InstallAnswer{.tag = 1}},
       {"has key 3, which nobody asked", moving, protocol::KeyAnswers{.answers = {{.key = 3}}}},
+      {"says that server 0 is gone", moving, protocol::ServerGone{.server = 0}},
+      {"says that server 1 is gone", moving, protocol::ServerGone{.server = 1}},
+      {"who owns rows of server 0 of 1", moving, protocol::Census{.server = 0}},
+      {"which do not move", kCachedTable, protocol::Census{.server = 0}},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.error);

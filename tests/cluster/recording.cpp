@@ -83,6 +83,7 @@ std::vector<simulation::Model> recorded_models() {
   std::erase(models, simulation::Model::kReplacement);
   std::erase(models, simulation::Model::kRemoteReplacement);
   std::erase(models, simulation::Model::kMending);
+  std::erase(models, simulation::Model::kHomes);  // without deaths it is kDeath
   return models;
 }
 

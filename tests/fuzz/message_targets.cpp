@@ -57,7 +57,7 @@ struct PossibleFields {
   void operator()(const protocol::EndIteration& end) const { require(end.clock >= 0, "clock"); }
   void operator()(const protocol::KeyRequests& requests) const {
     using Kind = protocol::KeyRequests::Kind;
-    require(requests.kind >= Kind::kLocate && requests.kind <= Kind::kReleased, "kind");
+    require(requests.kind >= Kind::kLocate && requests.kind <= Kind::kFind, "kind");
     require(!requests.rows.empty(), "no rows");
     require(requests.rows.size() <= protocol::MessageRoom<protocol::KeyRequests::Row>::kMaxItems, "rows");
     for (const auto& row : requests.rows) require(row.epoch <= protocol::SlotHeader::kMaxEpoch, "epoch");
@@ -68,7 +68,7 @@ struct PossibleFields {
     require(answers.answers.size() <= protocol::MessageRoom<protocol::KeyAnswers::Answer>::kMaxItems,
             "answers");
     for (const auto& each : answers.answers) {
-      require(each.kind >= Kind::kOwned && each.kind <= Kind::kKept, "kind");
+      require(each.kind >= Kind::kOwned && each.kind <= Kind::kHasNot, "kind");
       require(each.epoch <= protocol::SlotHeader::kMaxEpoch, "epoch");
     }
   }

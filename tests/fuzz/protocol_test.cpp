@@ -58,7 +58,7 @@ struct PossibleFields {
   void operator()(const Goodbye& /*goodbye*/) const {}
   void operator()(const EndIteration& end) const { EXPECT_GE(end.clock, 0); }
   void operator()(const KeyRequests& requests) const {
-    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kReleased);
+    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kFind);
     EXPECT_TRUE(!requests.rows.empty() && requests.rows.size() <= MessageRoom<KeyRequests::Row>::kMaxItems);
     for (const KeyRequests::Row& row : requests.rows) EXPECT_LE(row.epoch, SlotHeader::kMaxEpoch);
   }
@@ -66,7 +66,7 @@ struct PossibleFields {
     EXPECT_TRUE(!answers.answers.empty() &&
                 answers.answers.size() <= MessageRoom<KeyAnswers::Answer>::kMaxItems);
     for (const KeyAnswers::Answer& answer : answers.answers) {
-      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kKept);
+      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kHasNot);
       EXPECT_LE(answer.epoch, SlotHeader::kMaxEpoch);
     }
   }
@@ -83,6 +83,9 @@ struct PossibleFields {
   void operator()(const Follow& follow) const { EXPECT_LT(follow.server, follow.servers); }
   void operator()(const Followed& /*followed*/) const {}
   void operator()(const Adopted& /*adopted*/) const {}
+  void operator()(const ServerGone& /*gone*/) const {}
+  void operator()(const MovesEnded& /*ended*/) const {}
+  void operator()(const Census& /*census*/) const {}
   void operator()(const Observe& /*observe*/) const {}
   void operator()(const Observed& observed) const {
     EXPECT_LT(observed.server, observed.servers);
@@ -138,7 +141,10 @@ TEST(ProtocolFuzz, ControlMessages) {
        encode(Inspected{.rows = 3, .words_left = 2, .words = {1, 2, 3}}),
        encode(Follow{.server = 1, .servers = 2, .workers = 4, .lanes = 3, .records = 27}),
        encode(Followed{.pid = 7, .log_credit = {8, 9, 10}}),
-       encode(Adopted{.configuration = 6})},
+       encode(Adopted{.configuration = 6}),
+       encode(ServerGone{.server = 1}),
+       encode(MovesEnded{.gone = 2}),
+       encode(Census{.table = 3, .server = 1, .gone = 2})},
       extreme_numbers());
   GuardedMemory memory;
   std::array<int, std::variant_size_v<ControlMessage>> accepted{};

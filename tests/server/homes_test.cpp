@@ -55,6 +55,18 @@ TEST(HomesTest, AKeyIsAtHomeUntilItMoves) {
   EXPECT_EQ(homes.moving(), 0U);
 }
 
+TEST(HomesTest, WhatWasFoundIsWhereItWasFound) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.found(104, /*node=*/1, /*epoch=*/6);
+  homes.found(104, /*node=*/0, /*epoch=*/5);
+  homes.locate(104, 7, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{7, kOwned, 1, 6}}));
+  homes.localize(104, {.rank = 3, .node = 0}, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kTake, 1, 6}}));
+  EXPECT_TRUE(homes.arrived(104, 3, 7, answers).ok());
+}
+
 TEST(HomesTest, AMoveIsOneWorkersUntilItHasArrived) {
   Homes homes = make();
   Homes::Answers answers;

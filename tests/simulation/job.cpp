@@ -20,7 +20,10 @@
 
 #include "base/return_if_error.hpp"
 #include "consistency/rules.hpp"
+#include "protocol/placement.hpp"
+#include "protocol/slot.hpp"
 #include "server/driver.hpp"
+#include "server/moving_shard.hpp"
 #include "server/server.hpp"
 #include "tests/simulation/configurations.hpp"
 #include "tests/simulation/hostile.hpp"
@@ -83,6 +86,7 @@ struct ServerNode {
   std::uint32_t copy = 0;
   bool joins = false;  ///< began when the job was running
   std::atomic<bool> is_stopped = false;
+  bool is_dead = false;        ///< in a job that goes on without it
   bool is_called_off = false;  ///< killed, or not needed: how it ends does not matter
   SimulatedTransport* transport = nullptr;
   server::Server* server = nullptr;
@@ -154,6 +158,8 @@ class Job final : public World {
   }
   [[nodiscard]] bool knows_functions() const override { return true; }
   void lost() override { ++losses_; }
+  [[nodiscard]] std::optional<std::uint32_t> owners(std::uint32_t table, Key key) const override;
+  void is_there(std::uint32_t table, Key key) override;
   void checked(std::uint64_t numbers) override { checked_ += numbers; }
   void cut(std::uint32_t rank, Clock clock) override;
   void written(std::uint32_t rank, Clock clock, const absl::Status& status) override;
@@ -186,6 +192,7 @@ class Job final : public World {
     return strike.is_harmless() || (strike.breaks_a_link() && scenario_.network.connections_may_break);
   }
   void break_a_link(const Strike& strike);
+  void miss_node(const Strike& strike);
   [[nodiscard]] std::shared_ptr<cluster::ConfigurationSource> configuration_source(
       const bool* is_cut_off = nullptr) {
     return scenario_.has_configurations() ? configurations_.source(is_cut_off) : nullptr;
@@ -279,6 +286,7 @@ class Job final : public World {
   std::uint64_t replicas_used_ = 0;
   std::uint64_t failovers_ = 0;
   std::uint64_t losses_ = 0;
+  std::uint64_t inherited_ = 0;
   std::uint32_t replacements_ = 0;
   std::uint64_t links_cut_ = 0;
   std::uint64_t left_behind_ = 0;
@@ -584,7 +592,8 @@ const Strike* Job::find_strike(Disaster what, std::uint32_t victim) const {
 
 bool Job::is_victim(std::uint32_t worker) const {
   return std::any_of(disasters_.begin(), disasters_.end(), [&](const Strike& strike) {
-    if (strike.what == Disaster::kNodeDies) return strike.victim == scenario_.nodes[worker];
+    if (strike.what == Disaster::kNodeDies || strike.what == Disaster::kNodeIsMissed)
+      return strike.victim == scenario_.nodes[worker];
     return !strike.is_of_a_server() && !is_harmless(strike) && strike.victim == worker;
   });
 }
@@ -835,6 +844,28 @@ void Job::end_the_rest() {
   });
 }
 
+std::optional<std::uint32_t> Job::owners(std::uint32_t table, Key key) const {
+  const bool only_nodes_die = std::ranges::all_of(disasters_, [](const Strike& strike) {
+    return strike.what == Disaster::kNodeDies || strike.what == Disaster::kNodeIsMissed;
+  });
+  if (!scenario_.outlives_nodes || !only_nodes_die) return std::nullopt;
+  std::uint32_t owners = 0;
+  for (const ServerNode& node : servers_) {
+    if (node.is_dead || node.server == nullptr) continue;
+    server::MovingShard& shard = *node.server->shards()[table].moving();
+    const protocol::Slot slot =
+        protocol::slot_at(shard.region().bytes().data(), shard.slot_bytes(), key, shard.home_keys());
+    if (protocol::load_header(slot).is_owned()) ++owners;
+  }
+  return owners;
+}
+
+void Job::is_there(std::uint32_t table, Key key) {
+  const protocol::TablePlacement homes =
+      protocol::Placement(scenario_.servers).table(scenario_.tables[table].rows);
+  if (servers_[homes.server_of(key)].is_dead) ++inherited_;
+}
+
 void Job::break_a_link(const Strike& strike) {
   SimulatedTransport* const node = strike.is_of_a_server()
                                        ? servers_[place_of(strike.victim, strike.copy)].transport
@@ -844,10 +875,26 @@ void Job::break_a_link(const Strike& strike) {
   if (network_.cut_a_link(*node)) ++links_cut_;
 }
 
+/// A worker that lives takes it for dead, and so must all others.
+void Job::miss_node(const Strike& strike) {
+  ServerNode& server = servers_[strike.victim];
+  for (std::uint32_t i = 0; i < scenario_.workers && server.transport != nullptr; ++i) {
+    const std::uint32_t rank = (strike.copy + i) % scenario_.workers;
+    const WorkerNode& worker = workers_[rank];
+    if (worker.transport == nullptr || worker.leaves || is_victim(rank)) continue;
+    note_struck(strike);
+    static_cast<void>(note(Death{strike.victim}));
+    server.is_dead = true;
+    if (network_.cut_a_link(*worker.transport, server.transport)) ++links_cut_;
+    return;
+  }
+}
+
 void Job::kill(const Strike& strike) {
   if (strike.breaks_a_link()) return break_a_link(strike);
   if (strike.what == Disaster::kWorkerIsReplaced) return strike_worker(strike);
   if (strike.what == Disaster::kServerMoves) return move(strike);
+  if (strike.what == Disaster::kNodeIsMissed) return miss_node(strike);
   if (scenario_.has_configurations()) return kill_a_copy(strike);
   SimulatedTransport* const node =
       strike.is_of_a_server() ? servers_[strike.victim].transport : workers_[strike.victim].transport;
@@ -859,6 +906,7 @@ void Job::kill(const Strike& strike) {
     network_.kill(*workers_[rank].transport);
     if (hosts_) hosts_->kill({.is_server = false, .rank = rank});
   }
+  if (strike.is_of_a_server()) servers_[strike.victim].is_dead = true;
   network_.kill(*node);
   if (hosts_) hosts_->kill({.is_server = strike.is_of_a_server(), .rank = strike.victim});
 }
@@ -1069,6 +1117,7 @@ JobResult Job::run() {
           .replacements = replacements_,
           .links_cut = links_cut_,
           .left_behind = left_behind_,
+          .inherited = inherited_,
           .losses = losses_};
 }
 

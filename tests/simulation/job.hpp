@@ -39,6 +39,7 @@ enum class Model : std::uint8_t {
   kRejoin,       ///< as kHosts, and others come in their places
   kRemoteReplacement,  ///< as kReplacement, but the one before may go on, on a host out of reach
   kMoves,              ///< as kRejoin, and servers, with copies or without, move to processes that join
+  kHomes,              ///< as kDeath, and several nodes die: others are the homes of their keys then
 };
 inline constexpr std::array kModels = {Model::kBsp,         Model::kSsp,
                                        Model::kEssp,        Model::kBoundedDelay,
@@ -51,7 +52,7 @@ inline constexpr std::array kModels = {Model::kBsp,         Model::kSsp,
                                        Model::kRepair,      Model::kReplacement,
                                        Model::kMending,     Model::kHosts,
                                        Model::kRejoin,      Model::kRemoteReplacement,
-                                       Model::kMoves};
+                                       Model::kMoves,       Model::kHomes};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -78,8 +79,9 @@ struct JobResult {
   std::uint64_t replacements = 0;   ///< processes that have taken a worker's place
   std::uint64_t links_cut = 0;
   std::uint64_t left_behind =
-      0;                     ///< servers and copies that a configuration has left out, and that have gone on
-  std::uint64_t losses = 0;  ///< operations that failed because a row was lost with a dead worker or node
+      0;  ///< servers and copies that a configuration has left out, and that have gone on
+  std::uint64_t inherited = 0;  ///< rows that were there at the end, and whose first home was not
+  std::uint64_t losses = 0;     ///< operations that failed because a row was lost with a dead worker or node
 };
 
 struct Scenario;

@@ -68,6 +68,8 @@ std::string_view to_string(Model model) {
       return "remote-replacement";
     case Model::kMoves:
       return "moves";
+    case Model::kHomes:
+      return "homes";
     case Model::kVap:
       break;
   }
@@ -121,6 +123,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kRejoin:
     case Model::kRemoteReplacement:
     case Model::kMoves:
+    case Model::kHomes:
     case Model::kVap:
       break;
   }
@@ -687,6 +690,47 @@ Scenario make_remote_replacement(std::uint64_t seed) {
   return scenario;
 }
 
+/// A scenario of kDeath with more nodes, of which one or more die at random moments, or are taken for dead,
+/// often while the others still deal with the death before. Nobody dies alone. The last worker checks the
+/// end: its node does not die.
+Scenario make_homes(std::uint64_t seed) {
+  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kHomes));
+  Scenario scenario = make_scenario(Model::kDeath, seed);
+  scenario.servers = 3 + static_cast<std::uint32_t>(below(random, 3));
+  const auto workers = static_cast<std::uint32_t>(3 + below(random, 4));
+  scenario.workers = workers;
+  scenario.leaves_at.assign(workers, scenario.clocks);
+  scenario.slowness.resize(workers, 1);
+  scenario.nodes.resize(workers);
+  for (std::uint32_t worker = 0; worker < workers; ++worker) {
+    scenario.nodes[worker] = static_cast<std::uint32_t>(below(random, scenario.servers));
+    if (worker + 1 < workers && chance(random, 0.1))
+      scenario.leaves_at[worker] =
+          static_cast<std::int64_t>(below(random, static_cast<std::uint64_t>(scenario.clocks)));
+  }
+  for (TableShape& table : scenario.tables) {
+    table.intents = chance(random, 0.5);
+    if (!chance(random, 0.4)) continue;
+    table.model = Asp{};
+    table.shared = false;
+  }
+  scenario.disasters.clear();
+  std::vector<std::uint32_t> nodes;
+  for (std::uint32_t node = 0; node < scenario.servers; ++node) {
+    if (node != scenario.nodes.back()) nodes.push_back(node);
+  }
+  std::shuffle(nodes.begin(), nodes.end(), random);
+  Duration delay = microseconds(small(random, 4000));
+  for (std::uint64_t deaths = 1 + small(random, nodes.size() - 1); deaths > 0; --deaths) {
+    scenario.disasters.push_back({.what = Disaster::kNodeDies, .victim = nodes[deaths - 1], .delay = delay});
+    delay += microseconds(small(random, chance(random, 0.6) ? 150 : 3000));
+    if (!chance(random, 0.15)) continue;
+    scenario.disasters.back().what = Disaster::kNodeIsMissed;
+    scenario.disasters.back().copy = static_cast<std::uint32_t>(below(random, workers));
+  }
+  return scenario;
+}
+
 /// A scenario of another model in which connections break, of workers and between copies of servers, some
 /// again and again, and nobody may notice.
 Scenario make_mending(std::uint64_t seed) {
@@ -741,6 +785,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   if (model == Model::kRejoin) return make_rejoin(seed);
   if (model == Model::kRemoteReplacement) return make_remote_replacement(seed);
   if (model == Model::kMoves) return make_moves(seed);
+  if (model == Model::kHomes) return make_homes(seed);
   if (model == Model::kRepair) return make_repair(seed);
   if (model == Model::kCheckpoints) return make_checkpoints(seed);
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(model));
@@ -907,6 +952,8 @@ std::string to_string(const Strike& strike) {
                            strike.early ? " of the job" : "");
       case Disaster::kServerMoves:
         return of("server {} moves");
+      case Disaster::kNodeIsMissed:
+        return of("node {} is taken for dead");
       case Disaster::kStranger:
         return of("a stranger comes to server {}");
       case Disaster::kTraitor:

@@ -36,6 +36,7 @@ enum class Disaster : std::uint8_t {
   kWorkerIsReplaced,  ///< it dies, and another process takes its place
   kServerLinkBreaks,  ///< where it can be mended
   kServerMoves,       ///< a process joins as a copy of a server, and then another one steps aside
+  kNodeIsMissed,      ///< a worker of another node loses its connection to the server, which goes on
 };
 /// What becomes of a copy of a server after kServerDies, where who is left out of a configuration may go on;
 /// and of a worker that is replaced.
@@ -49,9 +50,9 @@ enum class Fate : std::uint8_t {
 struct Strike {
   Disaster what = Disaster::kWorkerDies;
   std::uint32_t victim =
-      0;              ///< a server if the kind says so, and for kNodeDies and kStranger; otherwise a worker
-  Duration delay{0};  ///< after all workers have opened their tables
-  std::uint32_t copy = 0;  ///< which of the server's
+      0;                   ///< a server if the kind says so, and for nodes and kStranger; otherwise a worker
+  Duration delay{0};       ///< after all workers have opened their tables
+  std::uint32_t copy = 0;  ///< which of the server's; of kNodeIsMissed, a worker
   bool early = false;      ///< the delay counts from the beginning of the job instead
   bool late = false;       ///< the delay counts from the moment when a worker has ended, instead
   Duration length{0};      ///< of a stop, or of a fate
@@ -70,7 +71,8 @@ struct Strike {
   [[nodiscard]] bool is_of_a_server() const {
     return what == Disaster::kServerDies || what == Disaster::kCopyDies || what == Disaster::kNodeDies ||
            what == Disaster::kServerStops || what == Disaster::kServerLacksMemory ||
-           what == Disaster::kServerLinkBreaks || what == Disaster::kServerMoves;
+           what == Disaster::kServerLinkBreaks || what == Disaster::kServerMoves ||
+           what == Disaster::kNodeIsMissed;
   }
   /// The job goes on as if nothing had happened.
   [[nodiscard]] bool is_harmless() const {

@@ -82,7 +82,8 @@ JobResult counts_of(Model model, std::uint64_t seeds) {
          {&JobResult::ended_early, &JobResult::rows_localized, &JobResult::rows_moved_by_intent,
           &JobResult::rows_replicated, &JobResult::replicas_used, &JobResult::checkpoints,
           &JobResult::resumed, &JobResult::failovers, &JobResult::moves, &JobResult::joins,
-          &JobResult::replacements, &JobResult::links_cut, &JobResult::left_behind, &JobResult::losses})
+          &JobResult::replacements, &JobResult::links_cut, &JobResult::left_behind, &JobResult::inherited,
+          &JobResult::losses})
       all.*count += result.*count;
   }
   return all;
@@ -107,6 +108,13 @@ TEST(DeathSimulationTest, SomeRowsAreLost) {
   const JobResult counts = counts_of(Model::kDeath, 100);
   EXPECT_GT(counts.losses, 100U);
   EXPECT_GT(counts.rows_localized, 800U);
+}
+
+TEST(HomesSimulationTest, RowsOutliveTheirHomes) {
+  const JobResult counts = counts_of(Model::kHomes, 100);
+  EXPECT_GT(counts.inherited, 200U);
+  EXPECT_GT(counts.losses, 100U);
+  EXPECT_GT(counts.replicas_used, 100U);
 }
 
 TEST(CheckpointsSimulationTest, JobsGoOnFromCheckpoints) {

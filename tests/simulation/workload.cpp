@@ -142,6 +142,7 @@ class Workload {
   absl::Status pull_what_was_pushed_to_it();
   absl::Status pull_what_came_back();
   absl::Status check_that_intents_end();
+  absl::Status check_owners(std::uint32_t table, Key key, bool is_lost);
   absl::StatusOr<std::uint64_t> check_all_rows();
   absl::Status note(Event event) { return world_.note(std::move(event)); }
   /// Whether an operation has failed because a row was lost, which may happen in this job. Tells the world.
@@ -775,6 +776,19 @@ absl::Status Workload::check_that_intents_end() {
       fmt::format("worker {} gets replicas, though nobody else intends to use the rows", rank_));
 }
 
+/// A row has one owner, or none while it moves; and none at all if it is lost. But if a node lives that is
+/// taken for dead, it takes a worker for dead that lives, until all know whom they do without: a row that
+/// this worker moves may be lost for those who ask the node about it meanwhile.
+absl::Status Workload::check_owners(std::uint32_t table, Key key, bool is_lost) {
+  const bool may_be_lost_for_some =
+      std::any_of(scenario_.disasters.begin(), scenario_.disasters.end(),
+                  [](const Strike& strike) { return strike.what == Disaster::kNodeIsMissed; });
+  const std::optional<std::uint32_t> owners = world_.owners(table, key);
+  if (!owners || *owners <= (is_lost && !may_be_lost_for_some ? 0 : 1)) return absl::OkStatus();
+  return note_wrong(fmt::format("{} servers own key {} of table {}{}", *owners, key, table,
+                                is_lost ? fmt::format(", which is lost as worker {} has heard", rank_) : ""));
+}
+
 /// All that was pushed is there, once. Returns a digest of all rows.
 absl::StatusOr<std::uint64_t> Workload::check_all_rows() {
   std::uint64_t digest = 0;
@@ -787,6 +801,7 @@ absl::StatusOr<std::uint64_t> Workload::check_all_rows() {
           const absl::StatusOr<std::uint64_t> number = begin_pull(table, keys);
           RETURN_IF_ERROR(number.status());
           std::vector<Key> lost;
+          std::vector<Key> in_doubt;  // they may be there, but without an update of this worker
           absl::Status pulled = from.pull(Asked(shape(table), keys, /*as_range=*/true).of(), values);
           if (is_loss(pulled)) {
             // Pull the rows one by one, to get those that are not lost.
@@ -797,10 +812,17 @@ absl::StatusOr<std::uint64_t> Workload::check_all_rows() {
                 RETURN_IF_ERROR(pulled);
               } else {
                 lost.push_back(key);
+                if (pulled.code() == absl::StatusCode::kUnavailable) in_doubt.push_back(key);
               }
             }
           } else {
             RETURN_IF_ERROR(pulled);
+          }
+          for (const Key key : keys) {
+            const bool is_lost = std::find(lost.begin(), lost.end(), key) != lost.end();
+            const bool is_in_doubt = std::find(in_doubt.begin(), in_doubt.end(), key) != in_doubt.end();
+            RETURN_IF_ERROR(check_owners(table, key, is_lost && !is_in_doubt));
+            if (!is_lost) world_.is_there(table, key);
           }
           const std::string_view bytes(reinterpret_cast<const char*>(values.data()),
                                        values.size() * sizeof(Value));

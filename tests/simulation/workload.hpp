@@ -40,6 +40,13 @@ class World {
   [[nodiscard]] virtual bool knows_functions() const { return false; }
   /// An operation has failed because a row was lost with a worker that has died.
   virtual void lost() {}
+  /// How many of the servers that are left own the row now; nullopt if that is not known, or if last words of
+  /// dead workers may still change it.
+  [[nodiscard]] virtual std::optional<std::uint32_t> owners(std::uint32_t /*table*/, Key /*key*/) const {
+    return {};
+  }
+  /// At the end the row is there, and can be read.
+  virtual void is_there(std::uint32_t /*table*/, Key /*key*/) {}
   /// The workload has checked so many numbers itself, without the history.
   virtual void checked(std::uint64_t /*numbers*/) {}
   /// The worker is about to end its clock with a checkpoint of `clock`.

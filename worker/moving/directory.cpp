@@ -6,23 +6,25 @@ namespace verbena::worker {
 
 Location Directory::location(Key key) const {
   const auto known = locations_.find(key);
-  return known == locations_.end() ? Location{.node = home(key), .epoch = 0} : known->second;
+  return known == locations_.end() ? Location{.node = homes_.server_of(key), .epoch = 0} : known->second;
 }
 
 Directory::Advice Directory::missed(Key key, bool is_sure) {
-  if (!asked_.insert(key).second) return Advice::kWait;
+  if (!asked_.try_emplace(key, home(key)).second) return Advice::kWait;
   Chase& chase = chased_[key];
   if (is_sure) chase.not_at = location(key);
   return ++chase.attempts > kMostVainAttempts ? Advice::kAskAndFetch : Advice::kAsk;
 }
 
-std::vector<Key> Directory::end_asking_home(std::uint32_t home) {
+std::vector<Key> Directory::lose(std::uint32_t server) {
+  heirs_.lose(server);
   std::vector<Key> keys;
-  for (const Key key : asked_) {
-    if (this->home(key) == home) keys.push_back(key);
+  for (auto& [key, asked] : asked_) {
+    if (asked != server) continue;
+    asked = home(key);
+    keys.push_back(key);
   }
   std::sort(keys.begin(), keys.end());
-  for (const Key key : keys) asked_.erase(key);
   return keys;
 }
 

@@ -1,6 +1,6 @@
-// Where a worker believes the rows of a table to be: at their homes, until it learns otherwise. Also which
-// rows it has asked about, and which rows it has looked for several times in vain, because others move them,
-// so that it now has them moved to its own node.
+// Where a worker believes the rows of a table to be: at their homes, until it learns otherwise. Also who is
+// the home of a key, if servers are gone; which rows it has asked about, and which rows it has looked for
+// several times in vain, because others move them, so that it now has them moved to its own node.
 //
 // No I/O. Thread safety: none; one owner.
 #pragma once
@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "protocol/heirs.hpp"
 #include "protocol/placement.hpp"
 #include "worker/moving/key_map.hpp"
 
@@ -29,11 +30,12 @@ class Directory {
   /// row.
   static constexpr std::uint32_t kMostVainAttempts = 4;
 
-  explicit Directory(const protocol::TablePlacement& homes) : homes_(homes) {}
+  explicit Directory(const protocol::TablePlacement& homes) : homes_(homes), heirs_(homes.servers()) {}
   /// Must be called first; throws std::bad_alloc.
   void allocate() { locations_.allocate(homes_.rows()); }
 
-  [[nodiscard]] std::uint32_t home(Key key) const { return homes_.server_of(key); }
+  [[nodiscard]] std::uint32_t home(Key key) const { return heirs_.of(homes_.server_of(key)); }
+  /// Those that the placement gives to the server.
   [[nodiscard]] KeyRange home_keys(std::uint32_t node) const { return homes_.keys(node); }
   [[nodiscard]] Location location(Key key) const;
   void set(Key key, Location location) { locations_[key] = location; }
@@ -50,8 +52,9 @@ class Directory {
   [[nodiscard]] bool is_asked(Key key) const { return asked_.contains(key); }
   /// The home answers. Returns false if nobody asked it.
   bool end_asking(Key key) { return asked_.erase(key) > 0; }
-  /// This home will not answer any more. Returns the keys that it was asked about, in ascending order.
-  std::vector<Key> end_asking_home(std::uint32_t home);
+  /// The server is gone, and the next one inherits its keys. Returns the keys that it was asked about, in
+  /// ascending order: from now on their new home counts as asked.
+  std::vector<Key> lose(std::uint32_t server);
   /// The row was not found `there`, and has not been found since.
   [[nodiscard]] bool is_known_not_to_be(Key key, Location there) const;
 
@@ -71,7 +74,8 @@ class Directory {
   };
   protocol::TablePlacement homes_;
   KeyMap<Location> locations_;  ///< of the rows that the worker has heard about: at most all
-  absl::flat_hash_set<Key> asked_;
+  protocol::Heirs heirs_;
+  absl::flat_hash_map<Key, std::uint32_t> asked_;  ///< and whom
   absl::flat_hash_map<Key, Chase> chased_;
   absl::flat_hash_set<Key> fetched_;
 };

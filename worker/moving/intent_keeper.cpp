@@ -31,10 +31,14 @@ void IntentKeeper::on_clock_ends(Clock next) {
 
 void IntentKeeper::act(Clock clock) {
   Keys fresh = std::exchange(to_tell_, {});
-  std::erase_if(fresh, [&](Key key) { return !intents_.has_begun(key) || told_.contains(key); });
+  const auto is_told = [&](Key key) {
+    return told_.contains(key) && !told_.is(key, ToldIntents::State::kForgotten);
+  };
+  std::erase_if(fresh, [&](Key key) { return !intents_.has_begun(key) || is_told(key); });
   for (const Key key : intents_.take_begun(clock, clock + lead_.clocks())) {
     // If the intent has not been given up yet, nothing changes.
-    if (!told_.keep(key) && !told_.contains(key)) fresh.push_back(key);
+    told_.keep(key);
+    if (!is_told(key)) fresh.push_back(key);
   }
   begin(fresh);
 }
@@ -61,7 +65,10 @@ void IntentKeeper::begin(const Keys& keys) {
     }
     const Key key = keys[i];
     // The home has said *alone* again before this worker has done anything about it.
-    if (told_.contains(key) && !told_.is(key, ToldIntents::State::kShared)) continue;
+    if (told_.contains(key) && !told_.is(key, ToldIntents::State::kShared) &&
+        !told_.is(key, ToldIntents::State::kForgotten)) {
+      continue;
+    }
     if (count(key)) continue;
     if (localize->add_intended(key)) {
       told_.set_asking(key);
@@ -93,6 +100,17 @@ void IntentKeeper::begin_alone() {
   // Those that have waited for the end of a cut may be over.
   std::erase_if(alone, [&](Key key) { return !told_.is(key, ToldIntents::State::kShared); });
   begin(alone);
+}
+
+void IntentKeeper::forget_home(std::uint32_t home) {
+  for (const Key key : told_.keys()) {
+    // One whose answer has not come is asked for again by the move that waits for it.
+    if (rows_.directory.home(key) == home && !told_.is(key, ToldIntents::State::kAsking)) forget(key);
+  }
+}
+
+void IntentKeeper::forget(Key key) {
+  if (told_.forget(key)) to_tell_.push_back(key);
 }
 
 void IntentKeeper::give_up() {

@@ -43,6 +43,11 @@ class IntentKeeper {
   void on_alone(Key key);
   void begin_alone();
 
+  /// The home of these keys is gone: its heir is told of the intents on them with the next clock.
+  void forget_home(std::uint32_t home);
+  /// The heir of the key's home knows nothing of the intent on it.
+  void forget(Key key);
+
   /// Ends the intents that are over, on rows that are idle.
   void give_up();
 

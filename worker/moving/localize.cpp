@@ -102,8 +102,7 @@ void Localize::look_after_others_moves() {
   });
   std::erase_if(awaited_moves_, [&](Key key) {
     if (rows_.moving.contains(key)) return false;
-    if (!note_if_lost(key) && rows_.is_homeless(key) && !rows_.is_near(key) && status.ok())
-      status = rows_.homeless(key);
+    note_if_lost(key);
     return true;
   });
 }
@@ -270,7 +269,8 @@ void Localize::send_requests(Phase from, Phase to, KeyRequests::Kind kind) {
       continue;
     }
     const std::uint64_t epoch = tells_epoch ? move.epoch : has_arrived ? move.epoch + 1 : 0;
-    Requests& requests = for_server[is_to_owner ? move.from : rows_.directory.home(move.key)];
+    const std::uint32_t home = from == Phase::kAsk ? rows_.directory.home(move.key) : move.home;
+    Requests& requests = for_server[is_to_owner ? move.from : home];
     requests.rows.push_back({.key = move.key, .epoch = epoch});
     requests.moves.push_back(i);
   }
@@ -295,6 +295,7 @@ void Localize::send_requests(Phase from, Phase to, KeyRequests::Kind kind) {
 }
 
 void Localize::on_sent(Move& move, Phase from, Phase to) {
+  if (from == Phase::kAsk) move.home = rows_.directory.home(move.key);
   enter(move, to);
   if (from == Phase::kInstalled) arrive(move);
   if (from == Phase::kKept) end_shared(move);
@@ -302,7 +303,7 @@ void Localize::on_sent(Move& move, Phase from, Phase to) {
 
 absl::Status Localize::on_answer(std::size_t index, std::uint32_t server, const KeyAnswers::Answer& answer) {
   Move& move = moves_[index];
-  const bool is_asking = move.phase == Phase::kAsking && server == rows_.directory.home(move.key);
+  const bool is_asking = move.phase == Phase::kAsking && server == move.home;
   const bool is_taking = move.phase == Phase::kTaking && server == move.from;
   const Location at = {.node = answer.node, .epoch = answer.epoch};
   const bool is_of_owner = is_taking && at == Location{.node = move.from, .epoch = move.epoch};
@@ -397,27 +398,41 @@ void Localize::do_without_dead() {
     const bool is_from_owner =
         move.phase == Phase::kTake || move.phase == Phase::kTaking || move.phase == Phase::kTaken;
     if (is_from_owner && rows_.nodes[move.from].is_dead) enter(move, Phase::kNotThere);
-    if (!rows_.is_homeless(move.key)) continue;
-    if (move.phase == Phase::kNotThere) rows_.lose(move.key, rows_.homeless(move.key));
-    switch (move.phase) {
-      case Phase::kAsk:
-      case Phase::kAsking:
-      case Phase::kTake:
-      case Phase::kNotThere:
-      case Phase::kKept:
-        give_up(move, rows_.homeless(move.key));
-        break;
-      case Phase::kInstalled:
-        // Nobody else can be told; the workers of this node see the row.
-        arrive(move);
-        break;
-      case Phase::kTaking:
-      case Phase::kTaken:
-      case Phase::kCopying:
-      case Phase::kDone:
-        break;
-    }
+    if (is_of_dead_home(move)) do_without_home(move);
   }
+}
+
+/// The home was asked, or has let the row move, and is dead. What it has let move comes; its heir finds that
+/// out by itself. What is left to ask is asked of the heir, as if nobody had been asked before.
+void Localize::do_without_home(Move& move) {
+  switch (move.phase) {
+    case Phase::kAsking:
+    case Phase::kTake:
+    case Phase::kNotThere:
+    case Phase::kKept:
+      enter(move, Phase::kAsk);
+      ++rows_.generation;
+      break;
+    case Phase::kInstalled:
+      // The heir must hear of this intent, unless it is counted here.
+      if (is_intent() && !counts_intents()) rows_.intents.forget(move.key);
+      arrive(move);
+      break;
+    case Phase::kAsk:
+    case Phase::kTaking:
+    case Phase::kTaken:
+    case Phase::kCopying:
+    case Phase::kDone:
+      break;
+  }
+}
+
+bool Localize::is_of_dead_home(const Move& move) const {
+  return move.phase != Phase::kAsk && move.phase != Phase::kDone && rows_.nodes[move.home].is_dead;
+}
+
+bool Localize::has_moves_of_dead_homes() const {
+  return std::any_of(moves_.begin(), moves_.end(), [&](const Move& move) { return is_of_dead_home(move); });
 }
 
 }  // namespace verbena::worker

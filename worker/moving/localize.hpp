@@ -41,6 +41,7 @@ class Localize final : public MovingOperation {
     Phase phase = Phase::kAsk;
     std::uint32_t from = 0;
     std::uint64_t epoch = 0;  ///< at which `from` owned it
+    std::uint32_t home = 0;   ///< after kAsk: whom it has asked; if it dies, another inherits the key
   };
 
   Localize(MovingRows& rows, Why why);
@@ -55,6 +56,8 @@ class Localize final : public MovingOperation {
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
     return milestone == Milestone::kCut || milestone == Milestone::kLeaving;
   }
+
+  [[nodiscard]] bool has_moves_of_dead_homes() const override;
 
   [[nodiscard]] bool is_intent() const { return why_ == Why::kIntent; }
 
@@ -119,6 +122,8 @@ class Localize final : public MovingOperation {
   void end_shared(Move& move);
   void give_up(Move& move, const absl::Status& why);
   void do_without_dead();
+  [[nodiscard]] bool is_of_dead_home(const Move& move) const;
+  void do_without_home(Move& move);
   bool end_all();
 
   const Why why_;

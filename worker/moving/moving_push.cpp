@@ -135,9 +135,7 @@ void MovingPush::push_one(std::size_t index, std::vector<Indices>& for_node, Ind
   const bool is_at_dead = rows_.nodes[at.node].is_dead;
   if ((at.node == rows_.node && rows_.own.is_mapped()) || is_at_dead)
     rows_.ask_where(key, /*is_sure=*/!is_at_dead);
-  // Only its home could say where else the row may be.
-  const bool waits_for_move = rows_.nodes[rows_.directory.home(key)].is_dead && rows_.is_coming(key);
-  const bool waits = waits_for_move || rows_.waits_for_home(key) || is_at_dead || rows_.lost(key) != nullptr;
+  const bool waits = rows_.waits_for_home(key) || is_at_dead || rows_.lost(key) != nullptr;
   (waits ? left : for_node[at.node]).push_back(index);
 }
 

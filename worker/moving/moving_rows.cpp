@@ -102,10 +102,6 @@ bool MovingRows::waits_for_home(Key key) const {
 }
 
 void MovingRows::ask_where(Key key, bool is_sure) {
-  if (is_homeless(key)) {
-    if (!is_coming(key)) lose(key, homeless(key));
-    return;
-  }
   const Directory::Advice advice = directory.missed(key, is_sure);
   if (advice == Directory::Advice::kWait) return;
   requests.add(directory.home(key), KeyRequests::Kind::kLocate, {.key = key});
@@ -138,8 +134,8 @@ void MovingRows::unmark_if_plain(Key key) {
 
 // ---- rows that are lost
 //
-// If a node dies and the session goes on without it, these rows are lost: rows that were on that node, rows
-// that dead processes were moving, and rows that only their dead home could have located.
+// If a node dies and the session goes on without it, these rows are lost: rows that were on that node, and
+// rows that dead processes were moving. Rows of which it was the home have another one.
 
 void MovingRows::lose(Key key, const absl::Status& why) {
   if (!lost_.try_emplace(key, why).second) return;
@@ -159,20 +155,26 @@ absl::Status MovingRows::lost_with(Key key, std::uint32_t dead_node) const {
       fmt::format("row {} of table \"{}\" was lost with node {}", key, options.name, dead_node));
 }
 
-absl::Status MovingRows::homeless(Key key) const {
-  return absl::UnavailableError(
-      fmt::format("row {} of table \"{}\" cannot be found or moved: {}, its home, is gone", key, options.name,
-                  nodes[directory.home(key)].link->connection->peer_name()));
-}
-
 void MovingRows::on_dead_server(std::uint32_t server) {
   nodes[server].is_dead = has_dead = true;
   nodes[server].mapped = nullptr;
   requests.drop_server(server);
-  for (const Key key : directory.end_asking_home(server)) {
-    if (!is_coming(key)) lose(key, homeless(key));
-  }
+  intents.forget_home(server);
+  for (const Key key : directory.lose(server))
+    requests.add(directory.home(key), KeyRequests::Kind::kLocate, {.key = key});
   ++generation;
+}
+
+/// The one that orders it has inherited the keys of a dead home.
+absl::Status MovingRows::on_census(ServerLink& link, const protocol::Census& census) {
+  if (census.server >= nodes.size() || census.server == link.server) {
+    return absl::InvalidArgumentError(
+        fmt::format("wants to know who owns rows of server {} of {}", census.server, nodes.size()));
+  }
+  auto operation = std::make_shared<HomeCensus>(*this, census, link);
+  censuses.push_back(operation.get());
+  session.start(std::move(operation));
+  return absl::OkStatus();
 }
 
 // ---- messages
@@ -286,6 +288,12 @@ absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& a
     return absl::InvalidArgumentError(
         fmt::format("answered that server {} has key {}, which nobody asked", answer.node, answer.key));
   }
+  if (answer.kind == KeyAnswers::Kind::kHas || answer.kind == KeyAnswers::Kind::kHasNot) {
+    if (censuses.empty())
+      return absl::InvalidArgumentError(fmt::format("found key {}, which nobody asked", answer.key));
+    --link.open_requests;
+    return censuses.front()->on_answer(link, answer);
+  }
   const bool is_about_move = answer.kind != KeyAnswers::Kind::kAlone &&
                              answer.kind != KeyAnswers::Kind::kLost &&
                              answer.kind != KeyAnswers::Kind::kOwned;
@@ -315,11 +323,14 @@ absl::Status MovingRows::on_lost(const KeyAnswers::Answer& answer) {
   const auto mover = moving.find(answer.key);
   const bool moves = mover != moving.end() &&
                      mover->second.operation->phase(mover->second.index) == Localize::Phase::kAsking;
-  if (!moves && !directory.end_asking(answer.key))
+  // If both wait for an answer, both get this one. The move ends with the second: not before the home has
+  // processed what the move has asked, and knows of an intent that may be over at once.
+  const bool was_located = directory.end_asking(answer.key);
+  if (!moves && !was_located)
     return absl::InvalidArgumentError(
         fmt::format("told that key {} is lost, which nobody asked", answer.key));
   lose(answer.key, lost_with(answer.key, answer.node));
-  if (moves) mover->second.operation->give_up(mover->second.index, *lost(answer.key));
+  if (!was_located) mover->second.operation->give_up(mover->second.index, *lost(answer.key));
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 // Thread safety: none; belongs to its table's session.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "protocol/messages.hpp"
 #include "worker/moving/directory.hpp"
+#include "worker/moving/home_census.hpp"
 #include "worker/moving/intent_keeper.hpp"
 #include "worker/moving/key_map.hpp"
 #include "worker/moving/localize.hpp"
@@ -99,9 +101,6 @@ class MovingRows {
   [[nodiscard]] const absl::Status* lost(Key key) const;
   /// There is no other node, and no row is lost.
   [[nodiscard]] bool are_always_here() const { return own.is_mapped() && nodes.size() == 1 && lost_.empty(); }
-  /// The row's home is dead.
-  [[nodiscard]] bool is_homeless(Key key) const { return nodes[directory.home(key)].is_dead; }
-  [[nodiscard]] absl::Status homeless(Key key) const;
   void on_dead_server(std::uint32_t server);
 
   // ---- messages
@@ -126,6 +125,7 @@ class MovingRows {
   absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
   absl::Status on_push_answer(ServerLink& link, const protocol::PushAnswer& answer);
   absl::Status on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer);
+  absl::Status on_census(ServerLink& link, const protocol::Census& census);
 
   SessionCore& session;
   const std::uint32_t table;
@@ -145,6 +145,7 @@ class MovingRows {
   KeyMap<Mover> moving;
   IntentKeeper intents;
   Replication replication;
+  std::deque<HomeCensus*> censuses;  ///< that have not ended, in the order of coming
 
   std::size_t pushes_under_way = 0;  ///< pushes for which callers do not wait
   bool is_leaving = false;

@@ -64,7 +64,10 @@ class MovingTable final : public TableCore {
   absl::Status on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer) override {
     return rows_.on_install_answer(link, answer);
   }
-  /// Rows that are on that server, or that only that server could locate, are lost.
+  absl::Status on_census(ServerLink& link, const protocol::Census& census) override {
+    return rows_.on_census(link, census);
+  }
+  /// Rows that are on that server are lost.
   void on_dead_server(std::uint32_t server) override { rows_.on_dead_server(server); }
 
  private:

@@ -19,7 +19,8 @@ bool ToldIntents::count(Key key) {
   const std::optional<std::uint32_t> since = own_.presence().begin_intent(key);
   if (!since) return false;
   const auto [told, is_first] = told_.try_emplace(key, {});
-  if (!is_first) requests_.add(directory_.home(key), Kind::kDone, {.key = key});
+  if (!is_first && told->second.state != State::kForgotten)
+    requests_.add(directory_.home(key), Kind::kDone, {.key = key});
   told->second = {.state = State::kCounted, .since = *since};
   return true;
 }
@@ -32,6 +33,7 @@ void ToldIntents::on_here(Key key, std::uint64_t epoch) {
   const auto known = told_.find(key);
   if (known == told_.end()) return;
   Told& told = known->second;
+  if (told.state == State::kForgotten) return;
   if (told.state != State::kCounted) {
     told.state = State::kHere;
   } else if (told.since != Presence::here(epoch, 0).since()) {
@@ -41,7 +43,15 @@ void ToldIntents::on_here(Key key, std::uint64_t epoch) {
 
 void ToldIntents::on_not_coming(Key key) {
   const auto known = told_.find(key);
-  if (known != told_.end() && known->second.state != State::kCounted) known->second.state = State::kShared;
+  if (known == told_.end() || known->second.state == State::kCounted) return;
+  if (known->second.state != State::kForgotten) known->second.state = State::kShared;
+}
+
+bool ToldIntents::forget(Key key) {
+  const auto known = told_.find(key);
+  if (known == told_.end() || known->second.state == State::kCounted) return false;
+  known->second.state = State::kForgotten;
+  return !is_ending(key);
 }
 
 void ToldIntents::begin_ending(Key key) {
@@ -70,7 +80,8 @@ ToldIntents::Keys ToldIntents::end_idle(absl::FunctionRef<bool(Key)> is_in_use) 
     }
     const bool is_counted = told.state == State::kCounted;
     if (is_counted) end_counted(key, told);
-    if (!is_counted) requests_.add(directory_.home(key), Kind::kDone, {.key = key});
+    const bool is_known_to_home = !is_counted && told.state != State::kForgotten;
+    if (is_known_to_home) requests_.add(directory_.home(key), Kind::kDone, {.key = key});
     told_.erase(known);
     ending_.erase(key);
     over.push_back(key);

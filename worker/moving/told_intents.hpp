@@ -21,10 +21,11 @@ class ToldIntents {
  public:
   using Keys = std::vector<Key>;
   enum class State : std::uint8_t {
-    kAsking,   ///< the home has been told, and has not answered
-    kHere,     ///< the home has been told: the row was here
-    kShared,   ///< the home has been told: the row stays elsewhere, since others use it, too, or it is lost
-    kCounted,  ///< the intent is counted on this node, where the row is; the home knows nothing of it
+    kAsking,     ///< the home has been told, and has not answered
+    kHere,       ///< the home has been told: the row was here
+    kShared,     ///< the home has been told: the row stays elsewhere, since others use it, too, or it is lost
+    kCounted,    ///< the intent is counted on this node, where the row is; the home knows nothing of it
+    kForgotten,  ///< the home that has been told is gone
   };
 
   /// All three must outlive this object.
@@ -52,6 +53,12 @@ class ToldIntents {
   /// A move of the row to this node has ended without the row. The home knows of the intent, and must be told
   /// when it is over.
   void on_not_coming(Key key);
+
+  /// The home that was told is gone, and its heir knows nothing of the intent. Returns true if the heir is to
+  /// be told: there is an intent that the home knew of, and it is not ending.
+  bool forget(Key key);
+  /// In ascending order.
+  [[nodiscard]] Keys keys() const { return told_.keys(); }
 
   /// The intents on the key are over. end_idle() ends them as soon as nothing prevents it.
   void begin_ending(Key key);

@@ -7,6 +7,7 @@ namespace verbena::worker {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using Advice = Directory::Advice;
 
 constexpr Key kKey = 25;  // its home is node 2
@@ -74,11 +75,16 @@ TEST_F(DirectoryTest, WhereARowWasMissedForSureItIsKnownNotToBe) {
   EXPECT_FALSE(directory_.is_known_not_to_be(kKey, {.node = 3, .epoch = 7}));
 }
 
-TEST_F(DirectoryTest, ADeadHomeAnswersNothing) {
+TEST_F(DirectoryTest, WhatADeadHomeWasAskedItsHeirIs) {
   for (const Key key : {29UL, 5UL, 21UL}) directory_.missed(key, true);
-  EXPECT_THAT(directory_.end_asking_home(2), ElementsAre(21, 29));
-  EXPECT_FALSE(directory_.is_asked(21));
-  EXPECT_TRUE(directory_.is_asked(5));
+  EXPECT_THAT(directory_.lose(2), ElementsAre(21, 29));
+  EXPECT_EQ(directory_.home(21), 3U);
+  EXPECT_TRUE(directory_.is_asked(21));
+  EXPECT_EQ(directory_.location(22), (Location{.node = 2, .epoch = 0})) << "where rows were at first";
+  EXPECT_THAT(directory_.lose(1), IsEmpty());
+  directory_.missed(35, true);
+  EXPECT_THAT(directory_.lose(3), ElementsAre(21, 29, 35));
+  for (const Key key : {15UL, 21UL, 35UL}) EXPECT_EQ(directory_.home(key), 0U);
 }
 
 }  // namespace

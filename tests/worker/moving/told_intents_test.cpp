@@ -125,6 +125,34 @@ TEST_F(ToldIntentsTest, ARowThatHasLeftAndComeBackIsCountedAnew) {
   EXPECT_EQ(counted(kHere), 0);
 }
 
+TEST_F(ToldIntentsTest, AnHeirIsToldNothingOfTheEndOfWhatItDoesNotKnow) {
+  told_.set_shared(kThere);
+  EXPECT_TRUE(told_.forget(kThere)) << "the heir is to be told of the intent";
+  EXPECT_TRUE(told_.contains(kThere));
+  told_.on_here(kThere, 3);
+  EXPECT_TRUE(told_.is(kThere, State::kForgotten)) << "nor does it know that the row has come";
+  told_.on_not_coming(kThere);
+  EXPECT_TRUE(told_.is(kThere, State::kForgotten)) << "or that it has not";
+  EXPECT_THAT(end(kThere), ElementsAre(kThere));
+  EXPECT_THAT(sent(), IsEmpty());
+
+  told_.set_shared(kThere);
+  told_.begin_ending(kThere);
+  EXPECT_FALSE(told_.forget(kThere)) << "it is over";
+
+  ASSERT_TRUE(told_.count(kHere));
+  EXPECT_FALSE(told_.forget(kHere)) << "no home has been told";
+  EXPECT_TRUE(told_.is(kHere, State::kCounted));
+}
+
+TEST_F(ToldIntentsTest, WhatAHomeHasForgottenIsCountedWithoutAWord) {
+  told_.set_shared(kHere);
+  ASSERT_TRUE(told_.forget(kHere));
+  EXPECT_TRUE(told_.count(kHere));
+  EXPECT_EQ(counted(kHere), 1);
+  EXPECT_THAT(sent(), IsEmpty());
+}
+
 TEST_F(ToldIntentsTest, WhoLeavesEndsWhatItHasCounted) {
   ASSERT_TRUE(told_.count(kHere));
   told_.set_shared(kThere);
