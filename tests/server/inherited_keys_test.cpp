@@ -34,8 +34,9 @@ class InheritedKeysTest : public ::testing::Test {
   }
   std::vector<Key> end(std::uint32_t worker) {
     std::vector<InheritedKeys::Request> waiting;
-    std::vector<Key> asked;
     EXPECT_TRUE(keys_.end(worker, waiting));
+    std::vector<Key> asked;
+    asked.reserve(waiting.size());
     for (const InheritedKeys::Request& request : waiting) asked.push_back(request.row.key);
     return asked;
   }
