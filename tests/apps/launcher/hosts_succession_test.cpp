@@ -24,6 +24,8 @@ class FakeNews final : public job::PeerNews {
  public:
   void listen(Listener to) override { listener = std::move(to); }
   void outlive(const std::vector<std::uint32_t>& ranks) override { outlived = ranks; }
+  void outlive_leader(std::chrono::milliseconds how_long) override { patience = how_long; }
+  std::vector<Returned> returned() override { return {}; }
   void tell(const std::string& news) override { listener.on_news(news); }
   void say(const std::string& word) override { listener.on_word(speaker, word); }
   void dismiss(std::uint32_t rank, const std::string& why) override {
@@ -37,6 +39,7 @@ class FakeNews final : public job::PeerNews {
   std::uint32_t keep_place() override { return next_place++; }
 
   Listener listener;
+  std::chrono::milliseconds patience{0};
   std::uint32_t speaker = 5;  ///< whose words these are
   std::vector<std::uint32_t> outlived;
   std::vector<std::string> dismissed;

@@ -129,7 +129,7 @@ TEST_P(LeaderTest, HearsAllUntilTheyHaveEnded) {
   EXPECT_EQ(record_.iterations()[0].objectives.at("count"), 7);
   EXPECT_EQ(monitor_.printed(), std::vector<std::string>{"words"});
   leader_.reset();
-  worker->wait_for_end();
+  worker->wait_for_end(never);
 }
 
 TEST_P(LeaderTest, WhoGoesWithoutAWordIsNamedAndTheOthersAreToldToStop) {
@@ -442,7 +442,7 @@ TEST_P(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
   pollfd told = {links_[1]->descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&told, 1, 30'000), 1);
   EXPECT_FALSE(links_[1]->lost()) << "it must not take it for the leader's end";
-  EXPECT_TRUE(links_[1]->wait_for_end());
+  EXPECT_TRUE(links_[1]->wait_for_end(never));
   links_[1]->send(job::FailedMessage{absl::AbortedError("there is no place for me")});
   links_[1]->send(job::EndedMessage{1});
   links_[0]->send(job::EndedMessage{0});

@@ -1,0 +1,53 @@
+#include "cluster/account.hpp"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "cluster/json_fields.hpp"
+
+namespace verbena::cluster {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kOwnPid = "pid";
+constexpr const char* kOwnHost = "host";
+constexpr const char* kOwnMachine = "machine";
+constexpr const char* kOwnAddress = "address";
+
+}  // namespace
+
+/// In two lines, of which the second one, the configuration, may be much longer.
+std::string encode(const Account& account) {
+  return text_of(Json{{kOwnPid, account.pid},
+                      {kOwnHost, account.host},
+                      {kOwnMachine, account.machine},
+                      {kOwnAddress, account.address}}) +
+         "\n" + encode(account.configuration);
+}
+
+absl::StatusOr<Account> decode_account(std::string_view text) {
+  const auto wrong = [] {
+    return absl::InvalidArgumentError(
+        "what a process says of itself: expected its number, host, machine and address, and a configuration");
+  };
+  const std::size_t border = text.find('\n');
+  if (border == std::string_view::npos) return wrong();
+  const std::optional<Json> object = short_object(text.substr(0, border));
+  if (!object) return wrong();
+  const auto pid = number_in(*object, kOwnPid);
+  auto host = text_in(*object, kOwnHost);
+  auto machine = text_in(*object, kOwnMachine);
+  auto address = text_in(*object, kOwnAddress);
+  if (!pid || !host || !machine || !address) return wrong();
+  absl::StatusOr<Configuration> configuration = decode_configuration(text.substr(border + 1));
+  if (!configuration.ok()) return configuration.status();
+  return Account{.pid = *pid,
+                 .host = *std::move(host),
+                 .machine = *std::move(machine),
+                 .address = *std::move(address),
+                 .configuration = *std::move(configuration)};
+}
+
+}  // namespace verbena::cluster
