@@ -561,8 +561,12 @@ class NetworkRendezvous::Host final : public Talk {
       newcomer.deadline = Clock::now() + kIntroduction;
       return false;
     }
-    std::erase_if(returned_, [&](const Returned& one) { return one.job == *job && one.rank == *rank; });
-    if (returned_.size() >= seats_.size() + kMostNewcomers) returned_.pop_front();
+    const auto same = std::ranges::find_if(returned_, [&](const Returned& one) {
+      return one.job == *job && one.rank == *rank && one.incarnation == *incarnation;
+    });
+    if (same != returned_.end()) forget_returned(same->wire.connection());
+    if (returned_.size() >= seats_.size() + kMostNewcomers)
+      forget_returned(returned_.front().wire.connection());
     returned_.push_back({.wire = std::move(newcomer.wire),
                          .rank = *rank,
                          .incarnation = *incarnation,
@@ -626,7 +630,8 @@ class NetworkRendezvous::Host final : public Talk {
 
   void forget_returned(const Connection& connection) {
     if (&connection == recalls_from_) recalls_from_ = nullptr;
-    std::erase_if(returned_, [&](const Returned& one) { return &one.wire.connection() == &connection; });
+    const auto found = find_returned(connection);
+    if (found != returned_.end()) returned_.erase(found);
   }
 
   void take_over() {
@@ -651,6 +656,7 @@ class NetworkRendezvous::Host final : public Talk {
       // Of processes that were added nobody knows here but themselves.
       seats_[rank] = {.has_come = true,
                       .has_left = true,
+                      .is_outlived = true,
                       .is_dismissed = !roster.places[rank].is_taken || rank >= options_.size,
                       .incarnation = roster.places[rank].incarnation};
     }
@@ -685,7 +691,8 @@ class NetworkRendezvous::Host final : public Talk {
   void on_listen() override {
     if (!listener_.on_gone || !seats_[0].is_late() || std::exchange(has_told_who_is_gone_, true)) return;
     for (std::uint32_t rank = 1; rank < seats_.size(); ++rank) {
-      if (seats_[rank].has_left) listener_.on_gone(rank, fmt::format("rank {} is gone: it has not come back", rank));
+      if (seats_[rank].has_left)
+        listener_.on_gone(rank, fmt::format("rank {} is gone: it has not come back", rank));
     }
     if (!listener_.on_word) return;
     for (const auto& [rank, word] : std::exchange(held_words_, {})) listener_.on_word(rank, word);
@@ -1029,7 +1036,10 @@ class NetworkRendezvous::Guest final : public Talk {
       const bool waits =
           patience_.count() > 0 && lost_.empty() && listener_.describe && !listener_.describe().empty();
       if (!waits) return lose(why);
-      spdlog::warn("{}; waits {} s for another process in its place", why, patience_.count() / 1000);
+      show(fmt::format(
+          "verbena: {}: this process waits {} s for another one in its place: start it again, with "
+          "the same command line",
+          why, patience_.count() / 1000));
       away_since_ = Clock::now();
       lost_leader_ = why;
       if (listener_.on_leader_gone) listener_.on_leader_gone();
