@@ -115,7 +115,7 @@ void HostsSuccession::go_on() {
   }
   news_.outlive(others);
   for (const auto& [rank, process] : processes_) {
-    if (process.is_gone) news_.dismiss(rank, "the run goes on without it");
+    if (process.is_gone && rank != 0) news_.dismiss(rank, "the run goes on without it");
   }
   tell_newest();
   ring();
