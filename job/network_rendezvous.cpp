@@ -52,6 +52,7 @@ constexpr auto kIntroduction = milliseconds(10000);  // from a connection to its
 constexpr std::size_t kMostNewcomers = 64;           // in addition to the job's own
 constexpr std::uint32_t kAnotherRank = UINT32_MAX;   // of one that joins, and has none yet
 constexpr auto kBetweenReturns = milliseconds(250);  // attempts to find another rank 0
+constexpr auto kLongestReturn = milliseconds(2000);
 
 /// At all addresses of this host, unless it alone is meant: its own name may mean a loopback address here,
 /// and another one elsewhere.
@@ -1045,11 +1046,15 @@ class NetworkRendezvous::Guest final : public Talk {
       if (listener_.on_leader_gone) listener_.on_leader_gone();
     }
     is_connected_again_ = false;
+    attempt_ = kFirstAttempt;
     next_attempt_ = Clock::now() + kBetweenReturns;
   }
   void travel() override {
     if (!away_since_ || is_connected_again_ || is_leaving_ || Clock::now() < next_attempt_) return;
-    auto connection = transport_->connect("tcp:" + to_string(options_.place), Clock::now() + kBetweenReturns);
+    // Each attempt may take twice as long as the last: who answers may be slow.
+    auto connection = transport_->connect("tcp:" + to_string(options_.place),
+                                          std::min(Clock::now() + attempt_, *away_since_ + patience_));
+    attempt_ = std::min(2 * attempt_, kLongestReturn);
     next_attempt_ = Clock::now() + kBetweenReturns;
     if (!connection.ok()) return;
     wire_.emplace(*std::move(connection));
@@ -1085,8 +1090,9 @@ class NetworkRendezvous::Guest final : public Talk {
   Roster roster_;  ///< the newest that rank 0 has told; empty: none
   // While there is no rank 0:
   std::optional<TimePoint> away_since_;
-  std::string lost_leader_;          ///< who is gone, and why
-  TimePoint next_attempt_{};         ///< to find another one
+  std::string lost_leader_;   ///< who is gone, and why
+  TimePoint next_attempt_{};  ///< to find another one
+  milliseconds attempt_ = kFirstAttempt;
   bool is_connected_again_ = false;  ///< to a process that may become it
   bool has_introduced_itself_ = false;
   std::string unsaid_;

@@ -422,7 +422,10 @@ absl::Status ClusterProcess::learn_of_survivors() {
   if (news == nullptr || job.replicas == 0) return absl::InternalError("nobody can take this run over");
   for (const job::PeerNews::Returned& one : news->returned()) {
     absl::StatusOr<cluster::Account> account = cluster::decode_account(one.described);
-    if (!account.ok()) return account.status();
+    if (!account.ok()) {  // it ends just now, say
+      news->dismiss(one.rank, std::string(account.status().message()));
+      continue;
+    }
     if (account->configuration.servers.size() != job.servers)
       return absl::InvalidArgumentError(fmt::format("rank {} goes by a configuration of {} servers, of {}",
                                                     one.rank, account->configuration.servers.size(),
@@ -528,7 +531,7 @@ absl::Status ClusterProcess::prepare_to_take_over() {
   for (std::uint32_t other = 0; other < others_.members.size(); ++other) {
     if (others_.members[other].server && !succession_->copy_of(other)) gone.push_back(other);
   }
-  leader_->go_on_without(gone);
+  leader_->begin_without(gone);
   RETURN_IF_ERROR(share_configurations());
   RETURN_IF_ERROR(cluster_.rendezvous.put(kName, fmt::format("{} {}", ::getpid(), host_name())));
   return tell_who_leads();
@@ -747,7 +750,7 @@ int ClusterProcess::lead(std::thread listening, int own_status) {
 /// The end of the run, in the other ranks.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
   const auto is_ended = [this] { return cluster_.rendezvous.ends_this_process() || stopped(); };
-  const bool is_silent = !lost && !link_->wait_for_end(is_ended);
+  const bool is_silent = !lost && !link_->wait_for_end(is_ended) && !is_ended();
   // Rank 0 would have printed what has happened. Now rank 1 prints it instead, and the other processes wait
   // for the same time once more, because mpirun kills the others when the first process fails.
   if (rank() != 1) {

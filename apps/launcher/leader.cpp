@@ -165,8 +165,12 @@ void tune(int descriptor) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  // The same for what has been sent, for which there are no probes.
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 11'000);
+}
+
+/// What was sent, and is not taken, ends the connection as soon as silence does.
+void end_if_nothing_is_taken(int descriptor) {
+  const int most_ms = 11'000;
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &most_ms, sizeof most_ms);
 }
 
 /// A socket that listens at `host`, and its port.
@@ -292,7 +296,7 @@ Leader::~Leader() {
   ::close(listener_);
 }
 
-void Leader::go_on_without(const std::vector<std::uint32_t>& ranks) {
+void Leader::begin_without(const std::vector<std::uint32_t>& ranks) {
   for (const std::uint32_t rank : ranks) seats_[rank].gone = true;
 }
 
@@ -879,6 +883,7 @@ absl::Status LeaderLink::outlive_leader(std::shared_ptr<const transport::Secret>
   if (!bell.valid() || !wakes.valid()) return absl::ErrnoToStatus(errno, "no eventfd");
   movement_.emplace(Movement{
       .secret = std::move(secret), .bell = std::move(bell), .wakes = std::move(wakes), .thread = {}});
+  end_if_nothing_is_taken(socket_);
   const base::SignalsBlocked blocked;
   movement_->thread = std::thread([this] { move(); });
   return absl::OkStatus();
@@ -945,6 +950,7 @@ void LeaderLink::move_to(const Next& next) {
     return;
   }
   channel_ = *std::move(channel);
+  end_if_nothing_is_taken(channel_.descriptor());
   for (const std::string& line : kept_.lines) channel_.write(line).IgnoreError();
   for (const auto& [worker, line] : kept_.statistics) channel_.write(line).IgnoreError();
   led_since_ = Clock::now();

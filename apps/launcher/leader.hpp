@@ -173,7 +173,7 @@ class Leader {
   /// The same of workers.
   void replace_by(Replacement& replacement) { replacement_ = &replacement; }
   /// It leads a run that goes on, and that has lost these members; nobody comes in their names.
-  void go_on_without(const std::vector<std::uint32_t>& ranks);
+  void begin_without(const std::vector<std::uint32_t>& ranks);
   ~Leader();  ///< lets the members go
   Leader(const Leader&) = delete;
   Leader& operator=(const Leader&) = delete;

@@ -164,7 +164,7 @@ TEST_P(LeaderTest, AMemberMovesFromOneLeaderToTheNext) {
   auto next =
       Leader::listen(true, {{"server 0 (rank 0)", true}, {"worker 0 (rank 1)", false}}, secret_, encrypts_);
   ASSERT_TRUE(next.ok()) << next.status();
-  (*next)->go_on_without({0});
+  (*next)->begin_without({0});
   std::thread leading([&] { (*next)->run(monitor); });
   worker.follow((*next)->address(), true);
   report(3);
