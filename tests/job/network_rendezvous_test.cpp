@@ -718,7 +718,7 @@ TEST_F(NextLeaderTest, TheOthersAreTheMemoryOfTheNextOne) {
   EXPECT_THAT(returned, ::testing::ElementsAre("1 of 1", "2 of 2", "3 of 3"));
   std::this_thread::sleep_for(milliseconds(200));  // it comes before somebody listens
   (*host)->news()->listen(at_host_.listener());
-  EXPECT_EQ(at_host_.wait_for(1).back(), "3 says meanwhile");
+  EXPECT_THAT(at_host_.wait_for(1), ::testing::ElementsAre("3 says meanwhile"));
   EXPECT_TRUE((*host)->put("leader", "here").ok());
   ASSERT_TRUE(fence(**host).ok());
   lead(**host);

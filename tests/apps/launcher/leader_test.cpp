@@ -496,7 +496,7 @@ TEST_P(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
 }
 
 TEST_P(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
-  survival_.losses.push_back({1, "shows no sign of life"});
+  survival_.losses.emplace_back(1, "shows no sign of life");
   step_until([&] { return !survival_.lost.empty(); });
   pollfd told = {links_[1]->descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&told, 1, 30'000), 1);
