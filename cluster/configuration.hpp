@@ -69,6 +69,10 @@ class ConfigurationSource {
   /// says then, it could have said before (docs/decisions/0055-copies-on-several-hosts.md). Its peers leave
   /// it by themselves.
   [[nodiscard]] virtual bool ends_who_is_left_out() const { return true; }
+  /// Whoever decides may be gone for so long, until another process does: a change comes so much later then.
+  [[nodiscard]] virtual std::chrono::milliseconds longest_absence() const {
+    return std::chrono::milliseconds(0);
+  }
   virtual void poll(transport::TimePoint now) = 0;
   /// When poll() has something to do; it never tells of a change by itself.
   [[nodiscard]] virtual transport::TimePoint next_poll() const = 0;

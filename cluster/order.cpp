@@ -14,6 +14,8 @@ constexpr const char* kBecomesCopy = "becomes a copy of";
 constexpr const char* kIsNotNeeded = "is not needed";
 constexpr const char* kStartsAnother = "starts";
 constexpr const char* kStepsAside = "steps aside";
+constexpr const char* kHasLeader = "is led from";
+constexpr const char* kLeadersMachine = "machine";
 
 Json json_of_order(const BecomesCopy& order) {
   return {{kBecomesCopy, order.server}};
@@ -27,6 +29,9 @@ Json json_of_order(const StartsAnother& order) {
 Json json_of_order(const StepsAside& /*order*/) {
   return {{kStepsAside, true}};
 }
+Json json_of_order(const HasLeader& order) {
+  return {{kHasLeader, order.address}, {kLeadersMachine, order.machine}};
+}
 
 }  // namespace
 
@@ -37,8 +42,8 @@ std::string encode(const Order& order) {
 absl::StatusOr<Order> decode_order(std::string_view text) {
   const auto wrong = [] {
     return absl::InvalidArgumentError(
-        "an order of rank 0: expected to become a copy, not to be needed, to start another process, or to "
-        "step aside");
+        "an order of rank 0: expected to become a copy, not to be needed, to start another process, to step "
+        "aside, or to be led from elsewhere");
   };
   const std::optional<Json> object = short_object(text);
   if (!object) return wrong();
@@ -47,6 +52,9 @@ absl::StatusOr<Order> decode_order(std::string_view text) {
   if (const auto rank = number_in(json, kStartsAnother)) return StartsAnother{.rank = *rank};
   if (const auto why = text_in(json, kIsNotNeeded)) return IsNotNeeded{.why = *why};
   if (json.contains(kStepsAside)) return StepsAside{};
+  const auto leader = text_in(json, kHasLeader);
+  const auto machine = text_in(json, kLeadersMachine);
+  if (leader && machine) return HasLeader{.address = *leader, .machine = *machine};
   return wrong();
 }
 

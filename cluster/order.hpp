@@ -1,4 +1,4 @@
-// What whoever decides about configurations says to one process of a job on several hosts (word.hpp has what
+// What whoever decides about configurations says to processes of a job on several hosts (word.hpp has what
 // processes say to it).
 #pragma once
 
@@ -33,7 +33,14 @@ struct StartsAnother {
 struct StepsAside {
   bool operator==(const StepsAside&) const = default;
 };
-using Order = std::variant<BecomesCopy, IsNotNeeded, StartsAnother, StepsAside>;
+/// To all that were there before: another process leads the run.
+struct HasLeader {
+  std::string address;  ///< where it listens to its members
+  std::string machine;  ///< which host it is on; equal for two processes if they share one
+
+  bool operator==(const HasLeader&) const = default;
+};
+using Order = std::variant<BecomesCopy, IsNotNeeded, StartsAnother, StepsAside, HasLeader>;
 
 /// JSON, in one line. Bytes that are not UTF-8 are replaced.
 std::string encode(const Order& order);

@@ -25,6 +25,10 @@ std::string go_line() {
   return line_of({{"go", true}});
 }
 
+std::string told_line(std::uint32_t rank, const std::string& key, const std::string& value) {
+  return line_of({{"rank", rank}, {"key", key}, {"value", value}});
+}
+
 }  // namespace
 
 // --- a process's side
@@ -55,6 +59,12 @@ absl::StatusOr<std::string> FenceNotes::get(std::uint32_t rank, const std::strin
   return found->second;
 }
 
+std::string FenceNotes::lines() const {
+  std::string all;
+  for (const auto& [place, value] : values_) all += told_line(place.first, place.second, value);
+  return all + go_line();
+}
+
 // --- the host's side
 
 absl::Status FenceBoard::take(std::uint32_t rank, std::string_view line) {
@@ -72,7 +82,7 @@ absl::Status FenceBoard::take(std::uint32_t rank, std::string_view line) {
 }
 
 void FenceBoard::tell(std::uint32_t rank, const std::string& key, const std::string& value) {
-  news_ += line_of({{"rank", rank}, {"key", key}, {"value", value}});
+  news_ += told_line(rank, key, value);
 }
 
 std::optional<std::string> FenceBoard::let_go() {
@@ -92,6 +102,17 @@ std::optional<std::string> FenceBoard::let_go_late(std::uint32_t rank) {
 
 std::string FenceBoard::let_go_late() const {
   return said_ + go_line();
+}
+
+void FenceBoard::take_over(std::string said) {
+  std::fill(is_at_fence_.begin(), is_at_fence_.end(), false);
+  news_.clear();
+  said_ = std::move(said);
+  have_met_ = true;
+}
+
+void FenceBoard::tell_late(std::uint32_t rank, const std::string& key, const std::string& value) {
+  said_ += told_line(rank, key, value);
 }
 
 }  // namespace verbena::job

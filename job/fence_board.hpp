@@ -31,6 +31,8 @@ class FenceNotes {
   absl::StatusOr<bool> take(std::string_view line);
   /// NOT_FOUND names the rank.
   [[nodiscard]] absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) const;
+  /// All that it has heard, and that a fence has ended, as the host has said it.
+  [[nodiscard]] std::string lines() const;
 
  private:
   const std::uint32_t size_;
@@ -58,6 +60,11 @@ class FenceBoard {
   /// For one that comes when the others have met, in the place of one of them: what they have told one
   /// another, which ends its fence.
   [[nodiscard]] std::string let_go_late() const;
+  /// This host is another one: the processes have met, and `said` is what they have told one another, as
+  /// lines.
+  void take_over(std::string said);
+  /// One that comes late hears this, too.
+  void tell_late(std::uint32_t rank, const std::string& key, const std::string& value);
   [[nodiscard]] std::size_t news_bytes() const { return news_.size(); }
   /// All have come to a fence.
   [[nodiscard]] bool have_met() const { return have_met_; }

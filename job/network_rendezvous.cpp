@@ -17,10 +17,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "base/signals_blocked.hpp"
 #include "job/fence_board.hpp"
 #include "job/json_line.hpp"
 #include "job/line_stream.hpp"
+#include "job/roster.hpp"
 #include "transport/message_outbox.hpp"
 #include "transport/socket_address.hpp"
 #include "transport/tcp/tcp_transport.hpp"
@@ -49,6 +51,8 @@ constexpr std::size_t kMostHeldBytes = std::size_t{16} << 20;
 constexpr auto kIntroduction = milliseconds(10000);  // from a connection to its first line
 constexpr std::size_t kMostNewcomers = 64;           // in addition to the job's own
 constexpr std::uint32_t kAnotherRank = UINT32_MAX;   // of one that joins, and has none yet
+constexpr auto kBetweenReturns = milliseconds(250);  // attempts to find another rank 0
+constexpr auto kLongestReturn = milliseconds(2000);
 
 /// At all addresses of this host, unless it alone is meant: its own name may mean a loopback address here,
 /// and another one elsewhere.
@@ -67,6 +71,17 @@ absl::Status listen_at(transport::Transport& transport, transport::HostPort plac
 std::string how_it_went(const Connection& connection) {
   if (absl::IsDataLoss(connection.status())) return std::string(connection.status().message());
   return "it crashed, was killed, or its host is gone";
+}
+
+std::string dismissed_line(const std::string& why) {
+  return line_of({{"dismissed", why}});
+}
+
+/// Tells this job from others that meet at the same address.
+std::string fresh_name() {
+  const auto nonce = transport::fresh_nonce();
+  return nonce.ok() ? absl::BytesToHexString({reinterpret_cast<const char*>(nonce->data()), nonce->size()})
+                    : std::to_string(Clock::now().time_since_epoch().count());
 }
 
 /// Why the others may not find rank 0, which listens on this host, at the place that they were told; empty:
@@ -151,7 +166,7 @@ class NetworkRendezvous::Talk {
       if (Clock::now() >= deadline) {
         return absl::DeadlineExceededError(
             fmt::format("not all {} processes have come together within {} s{}", options_.size,
-                        patience.count() / 1000, missing_.empty() ? "" : ": " + missing_ + " missing"));
+                        patience.count() / 1000, missing_.empty() ? "" : ": " + missing_));
       }
       changed_.wait_for(lock, kFenceSlice);
       lock.unlock();  // it may be the caller's
@@ -189,6 +204,16 @@ class NetworkRendezvous::Talk {
   void listen(PeerNews::Listener listener) {
     const std::lock_guard lock(mutex_);
     listener_ = std::move(listener);
+    on_listen();
+  }
+  void outlive_leader(milliseconds patience) {
+    const std::lock_guard lock(mutex_);
+    patience_ = patience;
+    on_outlive_leader();
+  }
+  std::vector<PeerNews::Returned> returned() {
+    const std::lock_guard lock(mutex_);
+    return on_returned();
   }
   /// Carries out what concerns the thread's own.
   void ask(std::function<void()> errand) {
@@ -218,6 +243,12 @@ class NetworkRendezvous::Talk {
   [[nodiscard]] virtual bool try_to_say_all() = 0;
   /// See PeerNews::keep_place().
   virtual std::uint32_t on_keep_place() { return 0; }
+  virtual void on_listen() {}
+  virtual void on_outlive_leader() {}
+  virtual std::vector<PeerNews::Returned> on_returned() { return {}; }
+  /// Without the lock.
+  virtual void travel() {}
+  [[nodiscard]] virtual milliseconds turn() const { return kTurn; }
 
   /// This process hears that.
   void hear(std::string_view line) {
@@ -276,9 +307,15 @@ class NetworkRendezvous::Talk {
     fmt::print(stderr, "{}\n", line);
   }
 
+  [[nodiscard]] std::uint32_t rank() const { return options_.joins ? place_.value_or(0) : options_.rank; }
+
   const Options options_;
   const std::unique_ptr<transport::Transport> transport_;
   PeerNews::Listener listener_;
+  milliseconds patience_{0};  ///< with the lack of a rank 0
+  FenceNotes notes_;
+  std::uint32_t incarnation_ = 0;
+  std::atomic<bool> is_leaving_ = false;
   bool is_watched_ = true;  ///< the end of another process ends this one
   std::atomic<bool> ends_this_process_ = false;
   std::string lost_;     ///< who is gone, and why; empty: nobody
@@ -289,6 +326,7 @@ class NetworkRendezvous::Talk {
     std::array<Event, 32> events;
     std::optional<TimePoint> leaves_at;
     while (true) {
+      travel();
       {
         const std::lock_guard lock(mutex_);
         for (const std::function<void()>& errand : std::exchange(errands_, {})) errand();
@@ -302,7 +340,7 @@ class NetworkRendezvous::Talk {
         if (leaves_at && words_.empty() && (has_said_all_ || Clock::now() >= *leaves_at)) return;
       }
       changed_.notify_all();
-      transport_->wait(Clock::now() + kTurn);
+      transport_->wait(Clock::now() + turn());
     }
   }
 
@@ -311,15 +349,12 @@ class NetworkRendezvous::Talk {
   std::vector<std::function<void()>> errands_;
   std::string words_;  ///< that this process has said and the thread has not taken
   bool has_said_all_ = true;
-  FenceNotes notes_;
   std::uint64_t fences_begun_ = 0;
   std::uint64_t fences_passed_ = 0;
   std::string missing_;
-  std::uint32_t incarnation_ = 0;
   std::optional<std::uint32_t> place_;  ///< that rank 0 has given to this process, which joins
   absl::Status trouble_;                ///< why no fence can be passed any more
   std::optional<TimePoint> dies_at_;
-  std::atomic<bool> is_leaving_ = false;
   std::thread thread_;
 };
 
@@ -327,11 +362,15 @@ class NetworkRendezvous::Talk {
 class NetworkRendezvous::Host final : public Talk {
  public:
   Host(const Options& options, std::unique_ptr<transport::Transport> transport)
-      : Talk(options, std::move(transport)), board_(options.size), seats_(options.size) {}
+      : Talk(options, std::move(transport)), board_(options.size), seats_(options.size) {
+    seats_[0].has_come = true;
+  }
 
   void outlive(const std::vector<std::uint32_t>& ranks) override {
     ask([this, ranks] {
-      for (const std::uint32_t rank : ranks) seats_[rank].is_outlived = true;
+      for (const std::uint32_t rank : ranks) {
+        if (rank < seats_.size()) seats_[rank].is_outlived = true;
+      }
       takes_others_ = true;
     });
   }
@@ -351,13 +390,16 @@ class NetworkRendezvous::Host final : public Talk {
   }
   void dismiss(std::uint32_t rank, const std::string& why) override {
     ask([this, rank, why] {
+      if (rank == 0 || rank >= seats_.size()) return;
       Seat& seat = seats_[rank];
       if (std::exchange(seat.is_dismissed, true) || !seat.wire) return;
-      seat.wire->say(line_of({{"dismissed", why}}));
+      seat.wire->say(dismissed_line(why));
     });
   }
   void release(std::uint32_t rank) override {
-    ask([this, rank] { seats_[rank].is_dismissed = true; });
+    ask([this, rank] {
+      if (rank != 0) seats_[rank].is_dismissed = true;
+    });
   }
 
  private:
@@ -370,6 +412,8 @@ class NetworkRendezvous::Host final : public Talk {
     bool has_spoken = false;    ///< a word of it was heard
     bool has_said_goodbye = false;
     std::uint32_t incarnation = 0;  ///< how many have come as this rank before
+    /// What it has said before all have met, for the case that another job goes on instead.
+    std::vector<std::string> said = {};
 
     /// It has come in the place of one that was dismissed.
     [[nodiscard]] bool is_late() const { return incarnation > 0; }
@@ -380,6 +424,15 @@ class NetworkRendezvous::Host final : public Talk {
     bool is_refused = false;
     std::optional<std::uint32_t> waits_for = std::nullopt;  ///< until that rank's place is free
     std::vector<std::string> lines = {};                    ///< that it has said while it waits
+  };
+  /// A process of a job that runs, and whose rank 0 is gone.
+  struct Returned {
+    Wire wire;
+    std::uint32_t rank = 0;
+    std::uint32_t incarnation = 0;
+    std::string job;
+    Roster roster;  ///< the newest one that it knows
+    std::string word;
   };
 
   void on_own_words(std::string_view words) override {
@@ -416,6 +469,8 @@ class NetworkRendezvous::Host final : public Talk {
         end_all(rank, fmt::format("rank {} has said more than there can be to say", rank));
       return;
     }
+    if (const auto back = find_returned(*event.connection); back != returned_.end())
+      return on_message_of_returned(*back, event);
     const auto newcomer = find_newcomer(*event.connection);
     if (newcomer == newcomers_.end() || newcomer->is_refused) return;
     std::size_t bytes = 0;
@@ -432,6 +487,7 @@ class NetworkRendezvous::Host final : public Talk {
   /// By its first line. False: it stays a newcomer, until it goes, or has a place.
   bool introduce(Newcomer& newcomer) {
     const json object = json::parse(newcomer.lines.front(), nullptr, false);
+    if (object.is_object() && object.contains("back")) return take_back(newcomer, object);
     const bool joins = object.is_object() && object.contains("joins");
     const std::optional<std::uint32_t> rank = joins ? kAnotherRank : number_in(object, "rank");
     const std::string why = obstacle(rank, number_in(object, "size"));
@@ -477,11 +533,214 @@ class NetworkRendezvous::Host final : public Talk {
                 .has_come = true,
                 .is_outlived = seat.is_outlived,
                 .incarnation = incarnation};
+    seat.wire->say(line_of({{"job", job_}}));
     if (joins) seat.wire->say(line_of({{"place", rank}}));
     if (seat.is_late()) seat.wire->say(line_of({{"late", incarnation}}));
     seat.wire->say(last_words_);
     for (const std::string& line : newcomer.lines) on_line(rank, line);
   }
+
+  // ---- when this process takes the place of a rank 0 that is gone
+
+  /// False: it stays a newcomer, which is sent away.
+  bool take_back(Newcomer& newcomer, const json& object) {
+    const auto rank = number_in(object, "back");
+    const auto incarnation = number_in(object, "incarnation");
+    const auto job = text_in(object, "job");
+    const auto word = text_in(object, "word");
+    const auto roster = object.contains("roster") ? roster_in(object["roster"]) : std::nullopt;
+    const bool is_possible = rank && *rank > 0 && incarnation && job && word && roster &&
+                             number_in(object, "size") == options_.size &&
+                             (roster->places.empty() || roster->places.size() >= options_.size);
+    if (!is_possible || board_.have_met()) {
+      const std::string why = !is_possible ? "rank 0 does not understand what it is"
+                              : *job == job_
+                                  ? "rank 0 goes on without it, since the connection between them has ended"
+                                  : "another job has begun where its rank 0 was";
+      newcomer.wire.say(last_words_ + dismissed_line(why));
+      newcomer.is_refused = true;
+      newcomer.deadline = Clock::now() + kIntroduction;
+      return false;
+    }
+    const auto same = std::ranges::find_if(returned_, [&](const Returned& one) {
+      return one.job == *job && one.rank == *rank && one.incarnation == *incarnation;
+    });
+    if (same != returned_.end()) forget_returned(same->wire.connection());
+    if (returned_.size() >= seats_.size() + kMostNewcomers)
+      forget_returned(returned_.front().wire.connection());
+    returned_.push_back({.wire = std::move(newcomer.wire),
+                         .rank = *rank,
+                         .incarnation = *incarnation,
+                         .job = *job,
+                         .roster = *roster,
+                         .word = *word});
+    return true;
+  }
+
+  /// One that has come with what all of its job know best, if those are enough of whom that knows; nullptr:
+  /// they are not.
+  [[nodiscard]] Returned* find_who_knows_best() {
+    for (Returned& one : returned_) {
+      const bool is_behind = std::ranges::any_of(returned_, [&](const Returned& other) {
+        return other.job == one.job && other.roster.is_newer_than(one.roster);
+      });
+      if (!is_behind && 2 * count_returned(one) > one.roster.count()) return &one;
+    }
+    return nullptr;
+  }
+  /// Of those on its roster.
+  [[nodiscard]] std::size_t count_returned(const Returned& one) const {
+    return static_cast<std::size_t>(std::ranges::count_if(returned_, [&](const Returned& other) {
+      return other.job == one.job && one.roster.has(other.rank, other.incarnation);
+    }));
+  }
+
+  /// More than half of a job's processes have come to this rank 0, which has been started anew: it leads that
+  /// job. Nobody else can (roster.hpp).
+  void consider_returned(TimePoint now) {
+    if (returned_.empty() || board_.have_met() || !board_.is_at_fence(0)) return;
+    Returned* const best = find_who_knows_best();
+    if (best == nullptr) {
+      are_enough_since_.reset();
+      return;
+    }
+    if (!are_enough_since_) are_enough_since_ = now;
+    const bool are_all =
+        count_returned(*best) + 1 >= best->roster.count();  // the former rank 0 is on it, too
+    if (recalls_from_ != nullptr || (!are_all && now < *are_enough_since_ + options_.for_stragglers)) return;
+    recalls_from_ = &best->wire.connection();
+    recalled_.clear();
+    best->wire.say(line_of({{"recall", true}}));
+  }
+
+  void on_message_of_returned(Returned& back, const Event& event) {
+    bool has_told_all = false;
+    const bool is_asked = event.connection == recalls_from_;
+    const bool is_possible = back.wire.hear(event.message, [&](std::string_view line) {
+      if (!is_asked || has_told_all) return;
+      const json object = json::parse(line, nullptr, false);
+      has_told_all = object.is_object() && object.contains("go");
+      if (!has_told_all) recalled_.append(line).append("\n");
+    });
+    if (!is_possible || recalled_.size() > kMostHeldBytes) {
+      forget_returned(*event.connection);
+    } else if (has_told_all) {
+      take_over();
+    }
+  }
+
+  void forget_returned(const Connection& connection) {
+    if (&connection == recalls_from_) recalls_from_ = nullptr;
+    const auto found = find_returned(connection);
+    if (found != returned_.end()) returned_.erase(found);
+  }
+
+  void take_over() {
+    recalls_from_ = nullptr;
+    const Returned* const best = find_who_knows_best();
+    if (best == nullptr) return;  // some have gone again
+    const Roster roster = best->roster;
+    job_ = best->job;
+    board_.take_over(recalled_);
+    is_waited_for_ = false;
+    // Who has come as for a first start waits for the place of one that is gone, as it would have before.
+    for (std::uint32_t rank = 1; rank < seats_.size(); ++rank) {
+      Seat& seat = seats_[rank];
+      if (!seat.wire) continue;
+      newcomers_.push_back({.wire = *std::move(seat.wire),
+                            .deadline = Clock::now() + options_.before_place_is_free,
+                            .waits_for = rank,
+                            .lines = std::move(seat.said)});
+    }
+    seats_ = std::vector<Seat>(roster.places.size());
+    for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) {
+      // Of processes that were added nobody knows here but themselves.
+      seats_[rank] = {.has_come = true,
+                      .has_left = true,
+                      .is_outlived = true,
+                      .is_dismissed = !roster.places[rank].is_taken || rank >= options_.size,
+                      .incarnation = roster.places[rank].incarnation};
+    }
+    seats_[0] = {.has_come = true, .has_spoken = true, .incarnation = roster.places[0].incarnation + 1};
+    for (Returned& one : returned_) {
+      if (one.job != job_ || !roster.has(one.rank, one.incarnation)) {
+        send_away(std::move(one.wire), "rank 0 goes on without it");
+        continue;
+      }
+      Seat& seat = seats_[one.rank];
+      seat.has_left = seat.is_dismissed = false;
+      seat.has_spoken = true;
+      seat.wire = std::move(one.wire);
+      seat.wire->say(line_of({{"leads", true}}));
+      have_returned_.push_back({.rank = one.rank, .described = std::move(one.word)});
+    }
+    returned_.clear();
+    keeper_.emplace(roster);
+    hear(line_of({{"late", seats_[0].incarnation}}));
+    hear_all(board_.let_go_late());
+  }
+
+  void send_away(Wire wire, const std::string& why) {
+    wire.say(dismissed_line(why));
+    former_.push_back(std::move(wire));
+  }
+  void hear_all(const std::string& words) {
+    LineStream lines;
+    lines.add(words, [&](std::string_view each) { hear(each); });
+  }
+
+  void on_listen() override {
+    if (!listener_.on_gone || !seats_[0].is_late() || std::exchange(has_told_who_is_gone_, true)) return;
+    for (std::uint32_t rank = 1; rank < seats_.size(); ++rank) {
+      if (seats_[rank].has_left)
+        listener_.on_gone(rank, fmt::format("rank {} is gone: it has not come back", rank));
+    }
+    if (!listener_.on_word) return;
+    for (const auto& [rank, word] : std::exchange(held_words_, {})) listener_.on_word(rank, word);
+  }
+  std::vector<PeerNews::Returned> on_returned() override { return have_returned_; }
+
+  /// This rank 0 has taken over, and says something. Until it leads, nobody else is told of its end: there
+  /// may be another one.
+  void on_own_line_when_late(const json& object) {
+    if (object.contains("fence")) return hear_all(board_.let_go_late());
+    const bool leads = takes_others_;
+    const auto key = text_in(object, "put");
+    const auto value = text_in(object, "value");
+    if (key && value && !leads) {
+      board_.tell_late(0, *key, *value);
+    } else if (const auto why = text_in(object, "abort")) {
+      end_all(0, *why);
+    } else if (object.contains("bye") && leads) {
+      seats_[0].has_left = seats_[0].has_said_goodbye = true;
+      tell_all_for_good(line_of({{"bye", true}}));
+    }
+  }
+
+  // ---- who is of the job
+
+  void on_outlive_leader() override {
+    if (patience_.count() > 0 && !keeper_) keeper_.emplace(Roster::of_beginning(options_.size));
+  }
+
+  void tell_roster(TimePoint now) {
+    if (!keeper_ || !takes_others_ || has_ended_ || has_lacked_ || is_leaving_) return;
+    std::vector<Roster::Place> places;
+    for (const Seat& seat : seats_)
+      places.push_back({.incarnation = seat.incarnation, .is_taken = seat.has_come && !seat.is_dismissed});
+    if (const std::optional<Roster> next = keeper_->next(places)) {
+      tell_all(line_of({{"roster", json_of(*next)}}));
+      unsettled_since_ = now;
+    }
+    if (!keeper_->is_settled() && now >= unsettled_since_ + options_.before_giving_up) {
+      end_all(
+          kAnotherRank,
+          "rank 0 has lost more than half of the job's processes at once, which may have another rank 0 by "
+          "now");
+    }
+  }
+
+  // ----
 
   void refuse(Newcomer& newcomer, const std::string& why) {
     spdlog::warn("a process at the rendezvous is refused ({}): {}", newcomer.wire.connection().peer_name(),
@@ -518,9 +777,18 @@ class NetworkRendezvous::Host final : public Talk {
   void on_line(std::uint32_t rank, std::string_view line) {
     if (seats_[rank].is_dismissed) return;
     const json object = json::parse(line, nullptr, false);
+    if (!board_.have_met()) seats_[rank].said.emplace_back(line);
+    if (const auto known = number_in(object, "knows")) {
+      if (keeper_) keeper_->hear(rank, *known);
+      return;
+    }
     if (const std::optional<std::string> word = text_in(object, "word")) {
       seats_[rank].has_spoken = true;
-      if (listener_.on_word) listener_.on_word(rank, *word);
+      if (listener_.on_word) {
+        listener_.on_word(rank, *word);
+      } else if (seats_[0].is_late()) {  // those who are back have something to say before it listens
+        held_words_.emplace_back(rank, *word);
+      }
       return;
     }
     if (seats_[rank].is_late()) return on_line_of_late(rank, object);
@@ -538,9 +806,11 @@ class NetworkRendezvous::Host final : public Talk {
       return end_all(rank, std::string(said.message()));
     if (const std::optional<std::string> heard = board_.let_go()) {
       tell_all(*heard);
-      LineStream lines;
-      lines.add(*heard, [&](std::string_view each) { hear(each); });
+      hear_all(*heard);
       is_waited_for_ = false;
+      for (Seat& seat : seats_) seat.said.clear();
+      for (Returned& one : std::exchange(returned_, {}))
+        send_away(std::move(one.wire), "another job has begun where its rank 0 was");
     } else if (!is_waited_for_ && board_.is_at_fence(rank)) {
       is_waited_for_ = true;
       next_reminder_ = Clock::now() + kBetweenReminders;
@@ -551,6 +821,7 @@ class NetworkRendezvous::Host final : public Talk {
   /// becomes of it.
   void on_line_of_late(std::uint32_t rank, const json& object) {
     if (!object.is_object()) return;
+    if (rank == 0) return on_own_line_when_late(object);
     if (object.contains("fence")) seats_[rank].wire->say(board_.let_go_late());
     if (object.contains("bye"))
       lose_outlived(rank, fmt::format("rank {} is gone: it has left the job", rank));
@@ -568,6 +839,7 @@ class NetworkRendezvous::Host final : public Talk {
 
   void on_gone(const Connection& connection) {
     std::erase_if(former_, [&](const Wire& wire) { return &wire.connection() == &connection; });
+    forget_returned(connection);
     if (const auto newcomer = find_newcomer(connection); newcomer != newcomers_.end()) {
       newcomers_.erase(newcomer);
       return;
@@ -597,6 +869,7 @@ class NetworkRendezvous::Host final : public Talk {
   }
 
   void on_time(TimePoint now) override {
+    consider_returned(now);
     give_places();
     for (Newcomer& each : newcomers_) {
       if (each.waits_for && now >= each.deadline) refuse(each, another_has_come(*each.waits_for));
@@ -607,6 +880,7 @@ class NetworkRendezvous::Host final : public Talk {
       remind();
     }
     if (!lost_.empty() && now >= ends_at_ && !has_ended_) end_all(0, lost_);
+    tell_roster(now);
   }
 
   void give_places() {
@@ -626,7 +900,12 @@ class NetworkRendezvous::Host final : public Talk {
     }
     if (count > kMostNamed) missing += fmt::format(" and {} more", count - kMostNamed);
     missing += count == 1 ? " is" : " are";
-    spdlog::warn("waiting for the other processes of the job: {} missing", missing);
+    missing += " missing";
+    if (!returned_.empty()) {
+      missing += fmt::format("; of a job that runs {} of {} have come back: more than half are needed",
+                             count_returned(returned_.front()), returned_.front().roster.count());
+    }
+    spdlog::warn("waiting for the other processes of the job: {}", missing);
     const std::string line = line_of({{"missing", missing}});
     tell_all(line);
     hear(line);
@@ -664,6 +943,7 @@ class NetworkRendezvous::Host final : public Talk {
       if (seat.wire) flush(*seat.wire);
     }
     for (Newcomer& newcomer : newcomers_) flush(newcomer.wire);
+    for (Returned& one : returned_) flush(one.wire);
     for (Wire& wire : former_) wire.flush();  // it may be stopped, and never hear it
     return has_said_all;
   }
@@ -676,9 +956,26 @@ class NetworkRendezvous::Host final : public Talk {
                                 [&](const Newcomer& each) { return &each.wire.connection() == &connection; });
   }
 
+  [[nodiscard]] std::deque<Returned>::iterator find_returned(const Connection& connection) {
+    return std::ranges::find_if(returned_,
+                                [&](const Returned& each) { return &each.wire.connection() == &connection; });
+  }
+
   FenceBoard board_;
   std::vector<Seat> seats_;  ///< by rank; also of processes that are added
   std::deque<Newcomer> newcomers_;
+  std::string job_ = fresh_name();
+  std::optional<RosterKeeper> keeper_;  ///< if the job may go on when this process is gone
+  TimePoint unsettled_since_{};
+  // Until all have met, or this rank 0 has taken over:
+  std::deque<Returned> returned_;
+  std::optional<TimePoint> are_enough_since_;
+  const Connection* recalls_from_ = nullptr;  ///< who tells what was told at fences
+  std::string recalled_;
+  // If it has taken over:
+  std::vector<PeerNews::Returned> have_returned_;
+  bool has_told_who_is_gone_ = false;
+  std::vector<std::pair<std::uint32_t, std::string>> held_words_;  ///< by whom
   std::deque<Wire> former_;     ///< of those that were dismissed, and whose places others have
   bool is_waited_for_ = false;  ///< some are at a fence, and not all
   TimePoint next_reminder_{};
@@ -693,29 +990,112 @@ class NetworkRendezvous::Guest final : public Talk {
  public:
   Guest(const Options& options, std::unique_ptr<transport::Transport> transport,
         std::unique_ptr<Connection> connection)
-      : Talk(options, std::move(transport)), wire_(std::move(connection)) {
+      : Talk(options, std::move(transport)), wire_(std::in_place, std::move(connection)) {
     say(options.joins ? line_of({{"joins", true}, {"size", options.size}})
                       : line_of({{"rank", options.rank}, {"size", options.size}}));
+    if (!options.joins) roster_ = Roster::of_beginning(options.size);
   }
 
  private:
-  void on_own_words(std::string_view words) override { wire_.say(words); }
-  void on_event(const Event& event) override {
-    if (event.kind == Event::Kind::kMessage)
-      static_cast<void>(wire_.hear(event.message, [&](std::string_view line) { hear(line); }));
-    if (event.kind == Event::Kind::kDisconnected && is_watched_)
-      lose(fmt::format("rank 0 ({}) is gone: {}", wire_.connection().peer_name(),
-                       how_it_went(wire_.connection())));
+  void on_own_words(std::string_view words) override {
+    if (!away_since_) return wire_->say(words);
+    if (unsaid_.size() + words.size() <= kMostHeldBytes) unsaid_ += words;
   }
+  void on_event(const Event& event) override {
+    if (event.connection != &wire_->connection()) return;
+    if (event.kind == Event::Kind::kMessage)
+      static_cast<void>(wire_->hear(event.message, [&](std::string_view line) { take(line); }));
+    if (event.kind == Event::Kind::kDisconnected && is_watched_) lose_leader();
+  }
+  void take(std::string_view line) {
+    const json object = json::parse(line, nullptr, false);
+    if (const auto job = text_in(object, "job")) {
+      job_ = *job;
+    } else if (object.is_object() && object.contains("roster")) {
+      const std::optional<Roster> roster = roster_in(object["roster"]);
+      if (!roster) return;
+      roster_ = *roster;
+      wire_->say(line_of({{"knows", roster_.number}}));
+    } else if (object.is_object() && object.contains("recall")) {
+      wire_->say(notes_.lines());
+    } else if (object.is_object() && object.contains("leads")) {
+      away_since_.reset();
+      is_connected_again_ = false;
+      wire_->say(std::exchange(unsaid_, {}));
+    } else {
+      if (number_in(object, "late")) roster_ = {};  // it is on none that this process could know
+      hear(line);
+    }
+  }
+
+  // ---- when rank 0 is gone
+
+  void lose_leader() {
+    if (!away_since_) {
+      const std::string why = fmt::format("rank 0 ({}) is gone: {}", wire_->connection().peer_name(),
+                                          how_it_went(wire_->connection()));
+      const bool waits =
+          patience_.count() > 0 && lost_.empty() && listener_.describe && !listener_.describe().empty();
+      if (!waits) return lose(why);
+      show(fmt::format(
+          "verbena: {}: this process waits {} s for another one in its place: start it again, with "
+          "the same command line",
+          why, patience_.count() / 1000));
+      away_since_ = Clock::now();
+      lost_leader_ = why;
+      if (listener_.on_leader_gone) listener_.on_leader_gone();
+    }
+    is_connected_again_ = false;
+    attempt_ = kFirstAttempt;
+    next_attempt_ = Clock::now() + kBetweenReturns;
+  }
+  void travel() override {
+    if (!away_since_ || is_connected_again_ || is_leaving_ || Clock::now() < next_attempt_) return;
+    // Each attempt may take twice as long as the last: who answers may be slow.
+    auto connection = transport_->connect("tcp:" + to_string(options_.place),
+                                          std::min(Clock::now() + attempt_, *away_since_ + patience_));
+    attempt_ = std::min(2 * attempt_, kLongestReturn);
+    next_attempt_ = Clock::now() + kBetweenReturns;
+    if (!connection.ok()) return;
+    wire_.emplace(*std::move(connection));
+    is_connected_again_ = true;
+    has_introduced_itself_ = false;
+  }
+  [[nodiscard]] milliseconds turn() const override { return away_since_ ? kBetweenReturns : kTurn; }
+
   void on_time(TimePoint now) override {
+    if (away_since_ && is_connected_again_ && !std::exchange(has_introduced_itself_, true)) {
+      wire_->say(line_of({{"back", rank()},
+                          {"size", options_.size},
+                          {"incarnation", incarnation_},
+                          {"job", job_},
+                          {"roster", json_of(roster_)},
+                          {"word", listener_.describe ? listener_.describe() : std::string()}}));
+    }
+    if (away_since_ && now >= *away_since_ + patience_) {
+      away_since_.reset();
+      lose(fmt::format("{}; no other process has led the job in its place within {} s (--leader-patience)",
+                       lost_leader_, patience_.count() / 1000));
+    }
     if (!lost_.empty() && now >= ends_at_) end(lost_);
   }
   bool try_to_say_all() override {
-    wire_.flush();
-    return wire_.has_said_all();
+    if (away_since_ && !is_connected_again_) return true;
+    wire_->flush();
+    return wire_->has_said_all();
   }
 
-  Wire wire_;
+  std::optional<Wire> wire_;
+  std::string job_;
+  Roster roster_;  ///< the newest that rank 0 has told; empty: none
+  // While there is no rank 0:
+  std::optional<TimePoint> away_since_;
+  std::string lost_leader_;   ///< who is gone, and why
+  TimePoint next_attempt_{};  ///< to find another one
+  milliseconds attempt_ = kFirstAttempt;
+  bool is_connected_again_ = false;  ///< to a process that may become it
+  bool has_introduced_itself_ = false;
+  std::string unsaid_;
 };
 
 // ---- joining
@@ -808,6 +1188,14 @@ void NetworkRendezvous::listen(Listener listener) {
 
 void NetworkRendezvous::outlive(const std::vector<std::uint32_t>& ranks) {
   talk_->outlive(ranks);
+}
+
+void NetworkRendezvous::outlive_leader(milliseconds patience) {
+  talk_->outlive_leader(patience);
+}
+
+std::vector<PeerNews::Returned> NetworkRendezvous::returned() {
+  return talk_->returned();
 }
 
 void NetworkRendezvous::tell(const std::string& news) {

@@ -3,11 +3,18 @@
 // notice when one dies. They speak as fence_board.hpp has it, and:
 //
 //   a process   {"rank": r, "size": n}  first
+//               {"back": r, "size": n, "incarnation": i, "job": id, "roster": …, "word": text}
+//                                       first, of one whose rank 0 is gone: it looks for another one
+//               {"knows": n}            that roster
 //               {"joins": true, "size": n}  first, of one that is added while the job runs
 //               {"abort": why}          all are to end
 //               {"word": text}          to rank 0 (peer_news.hpp)
 //               {"bye": true}           it ends on purpose
-//   rank 0      {"place": r}            to a process that is added: its rank
+//   rank 0      {"job": id}             at first: which job it is of all that meet at this address
+//               {"roster": …}           the job's processes (roster.hpp)
+//               {"recall": true}        to one that is back: it is to say what was told at fences
+//               {"leads": true}         to those who are back: from now on this is rank 0
+//               {"place": r}            to a process that is added: its rank
 //               {"late": n}             to the n-th process that comes in the place of the first one of its
 //                                       rank; 1 to one that is added
 //               {"missing": ranks}      now and then, while a fence lacks some
@@ -16,6 +23,9 @@
 //               {"news": text}          to all (peer_news.hpp)
 //               {"dismissed": why}      to a process that is to end, and whose end does not matter
 //               {"bye": true}           it ends on purpose, and nobody watches any more
+//
+// When rank 0 is gone, the others may wait for another process in its place (PeerNews::outlive_leader()).
+// What it has to know they know.
 //
 // The connections are those of the tcp transport: both ends have proved that they have the secret, and with
 // TLS what they say is encrypted.
@@ -58,6 +68,10 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
     /// How long one waits for the place of another one that is there: longer than it takes to find out that
     /// it is gone, with its host.
     std::chrono::milliseconds before_place_is_free{10'000};
+    /// How long a rank 0 to which more than half have come back waits for the rest.
+    std::chrono::milliseconds for_stragglers{5000};
+    /// How long a rank 0 goes on that does not hear of half of the others: longer than it takes to answer.
+    std::chrono::milliseconds before_giving_up{10'000};
     /// Ends this process, because another one has died or has asked for it. Empty: SIGTERM, and
     /// SIGKILL if that does not help. Called by the
     /// rendezvous' own thread, at most once; must not use the rendezvous.
@@ -91,6 +105,8 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
  private:
   void listen(Listener listener) override;
   void outlive(const std::vector<std::uint32_t>& ranks) override;
+  void outlive_leader(std::chrono::milliseconds patience) override;
+  std::vector<Returned> returned() override;
   void tell(const std::string& news) override;
   void tell_one(std::uint32_t rank, const std::string& news) override;
   std::uint32_t keep_place() override;

@@ -5,6 +5,7 @@
 // it, and must not wait.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -22,6 +23,14 @@ class PeerNews {
     std::function<void(std::uint32_t rank, std::string_view word)> on_word;
     /// Of rank 0: one of those that are outlived is gone, or cannot be heard any more.
     std::function<void(std::uint32_t rank, const std::string& why)> on_gone;
+    /// Of another rank: rank 0 is gone, and this process waits for another one.
+    std::function<void()> on_leader_gone;
+    /// Of another rank: what another rank 0 is to know of this process. Empty: it cannot wait for one yet.
+    std::function<std::string()> describe;
+  };
+  struct Returned {
+    std::uint32_t rank = 0;
+    std::string described;  ///< as its listener has
   };
 
   virtual ~PeerNews() = default;
@@ -33,6 +42,13 @@ class PeerNews {
   /// dismissed, another process of its rank may come (PeerRendezvous::is_late()). And others may be added,
   /// with ranks after those of the job's beginning, whose end is not the end of all either.
   virtual void outlive(const std::vector<std::uint32_t>& ranks) = 0;
+  /// All: the end of rank 0 is not the end of the others, which wait so long for another process in its
+  /// place. If others may wait, a rank 0 that has lost more than half of them at once ends, since they may
+  /// have another one. 0: they do not wait.
+  virtual void outlive_leader(std::chrono::milliseconds patience) = 0;
+  /// Of a rank 0 whose incarnation() is more than 0, after the first fence: those who have come back to it.
+  /// It hears of all others that they are gone.
+  [[nodiscard]] virtual std::vector<Returned> returned() = 0;
   /// Rank 0: all are told so, in the order of the calls.
   virtual void tell(const std::string& news) = 0;
   /// Rank 0: that process is told so, if it is there; what it is told comes in the order of the calls, also

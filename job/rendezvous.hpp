@@ -63,7 +63,7 @@ class PeerRendezvous : public Rendezvous {
   virtual PeerNews* news() { return nullptr; }
   /// How many processes have had this rank before. More than 0: the job runs already, and this process has
   /// come in the place of one that has died, or is added, with a rank from size() on. Known after the first
-  /// fence.
+  /// fence. That of rank 0 is more than 0, too, if it takes over a job that runs.
   [[nodiscard]] virtual std::uint32_t incarnation() const { return 0; }
   /// Then it meets nobody, and hears at each fence what those have told one another who have met.
   [[nodiscard]] bool is_late() const { return incarnation() > 0; }

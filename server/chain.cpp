@@ -114,7 +114,7 @@ void Chain::check_patience(transport::TimePoint now) {
     return source_->suspect(follower_address_, "it joins, and does not come");
   }
   const std::chrono::milliseconds of_silence(std::uint64_t{6} * options_.silence_timeout_ms);
-  const auto patience = std::max<transport::Duration>(kPatience, of_silence);
+  const auto patience = std::max<transport::Duration>(kPatience, of_silence) + source_->longest_absence();
   if (waits <= patience) {
     // Nobody else watches it: the copy that it has followed is gone. It may be busy with one that joins. On
     // one host it is ended if it is stopped.

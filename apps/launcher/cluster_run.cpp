@@ -11,7 +11,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
@@ -32,7 +34,10 @@
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/thrown.hpp"
+#include "base/printable.hpp"
 #include "base/return_if_error.hpp"
+#include "cluster/account.hpp"
+#include "cluster/order.hpp"
 #include "cluster/word.hpp"
 #include "job/address_exchange.hpp"
 #include "job/peer_news.hpp"
@@ -44,6 +49,8 @@ namespace {
 constexpr const char* kVerdict = "verbena.verdict";
 constexpr const char* kName = "verbena.name";
 constexpr const char* kLeader = "verbena.leader";
+/// Which host that is on: of another rank 0 it need not be kToldHost, by which all have decided.
+constexpr const char* kLeadersHost = "verbena.leader.host";
 constexpr const char* kPlan = "verbena.plan";
 /// The checkpoint that rank 0 has found for all, behind a letter, so that no value is empty.
 constexpr const char* kResume = "verbena.resume";
@@ -83,6 +90,8 @@ class ClusterProcess {
  private:
   [[nodiscard]] std::uint32_t rank() const { return cluster_.rendezvous.rank(); }
   [[nodiscard]] bool leads() const { return rank() == 0; }
+  /// It leads a run that goes on, in the place of a process that is gone.
+  [[nodiscard]] bool has_taken_over() const { return leads() && is_late(); }
   /// See PeerRendezvous::is_late().
   [[nodiscard]] bool is_late() const { return cluster_.rendezvous.is_late(); }
   /// It was none of those at the job's beginning: then it is a server or a copy.
@@ -97,6 +106,15 @@ class ClusterProcess {
   absl::Status learn_where_it_goes_on();
   void learn_chains();
   [[nodiscard]] absl::Status share_configurations();
+  [[nodiscard]] absl::Status learn_of_survivors();
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<HostsSuccession>> make_succession(job::PeerNews& news) const;
+  [[nodiscard]] absl::Status prepare_to_take_over();
+  [[nodiscard]] absl::Status listen_to_members();
+  absl::Status tell_who_leads();
+  void name_survivors();
+  void outlive_leader();
+  void lead_survivors();
+  void say_that_it_has_come(job::PeerNews& news) const;
   [[nodiscard]] absl::Status let_others_replace_workers();
   [[nodiscard]] bool replaces_workers() const {
     return cluster_.rendezvous.news() != nullptr && apps::replaces_workers(application_, run_.job);
@@ -133,12 +151,17 @@ class ClusterProcess {
   const std::string own_host_ = job::host_identity();
   StartedProcesses started_;
   std::string leaders_address_;
-  std::unique_ptr<RunOutputs> outputs_;            ///< rank 0's
-  std::unique_ptr<HostsSuccession> succession_;    ///< rank 0's, if servers have copies
-  std::unique_ptr<HostsReplacement> replacement_;  ///< rank 0's, if workers can be replaced
-  std::unique_ptr<ToldConfiguration> told_;        ///< if servers have copies
-  std::unique_ptr<Leader> leader_;                 ///< rank 0's
+  bool leader_is_here_ = false;                          ///< on this host
+  std::unique_ptr<RunOutputs> outputs_;                  ///< rank 0's
+  std::unique_ptr<HostsSuccession> succession_;          ///< rank 0's, if servers have copies
+  std::unique_ptr<HostsReplacement> replacement_;        ///< rank 0's, if workers can be replaced
+  std::map<std::uint32_t, cluster::Account> survivors_;  ///< by rank: what they say, if it has taken over
+  std::mutex link_mutex_;                                ///< while others may use the link, or wait for it
   std::unique_ptr<LeaderLink> link_;
+  std::optional<cluster::HasLeader> next_leader_;  ///< that was heard of before there was a link
+  // After what they call:
+  std::unique_ptr<ToldConfiguration> told_;  ///< if servers have copies
+  std::unique_ptr<Leader> leader_;           ///< rank 0's
 };
 
 bool ClusterProcess::stopped() {
@@ -178,8 +201,14 @@ int ClusterProcess::meet_and_train() {
     status = address.status();
     leaders_address_ = address.value_or("");
   }
+  if (status.ok()) {
+    const absl::StatusOr<std::string> host = cluster_.rendezvous.get(0, kLeadersHost);
+    status = host.status();
+    leader_is_here_ = host.value_or("") == own_host_;
+  }
   if (!status.ok()) return end_early(status);
   if (!run_.job.verbose) spdlog::set_level(spdlog::level::off);  // rank 0 prints the errors
+  if (has_taken_over()) lead_survivors();
   return train();
 }
 
@@ -270,7 +299,7 @@ absl::Status ClusterProcess::learn_of_others() {
 
 /// Each could find another newest checkpoint: so only rank 0 looks.
 absl::Status ClusterProcess::learn_where_it_goes_on() {
-  if (leads()) return absl::OkStatus();
+  if (leads() && !is_late()) return absl::OkStatus();
   const absl::StatusOr<std::string> told = cluster_.rendezvous.get(0, kResume);
   if (!told.ok()) return told.status();
   run_.job.checkpoints.resume_from = told->substr(kFrom.size());
@@ -281,7 +310,7 @@ absl::Status ClusterProcess::learn_where_it_goes_on() {
 void ClusterProcess::learn_chains() {
   const JobOptions& job = run_.job;
   FormedChains formed = form_chains(others_.hosts, job.servers, job.replicas);
-  if (leads() && !formed.are_apart) {
+  if (leads() && !is_late() && !formed.are_apart) {
     put_warning(stderr,
                 "verbena: some servers have a copy on their own host, which would be lost with it: expected "
                 "server processes on more hosts\n");
@@ -312,13 +341,9 @@ absl::Status ClusterProcess::share_configurations() {
     if (run_.job.can_move_servers()) {
       told_ = std::make_unique<ToldConfiguration>(others_.chains, news);
       told_->start_others_by([this](std::uint32_t rank) { started_.start(rank); });
+      outlive_leader();
     }
-    if (is_late()) {
-      news.say(cluster::encode(cluster::Arrival{.pid = static_cast<std::uint32_t>(::getpid()),
-                                                .host = host_name(),
-                                                .machine = own_host_,
-                                                .takes = run_.takes_servers}));
-    }
+    if (is_late()) say_that_it_has_come(news);
     return absl::OkStatus();
   }
   if (replaces_workers()) RETURN_IF_ERROR(let_others_replace_workers());
@@ -326,13 +351,12 @@ absl::Status ClusterProcess::share_configurations() {
     if (replacement_ != nullptr) news.listen(replacement_->listener());
     return absl::OkStatus();
   }
-  std::vector<HostsSuccession::HostOfRank> hosts;
-  for (std::size_t other = 0; other < others_.hosts.size(); ++other)
-    hosts.push_back({.machine = others_.hosts[other], .name = others_.names[other]});
-  absl::StatusOr<std::unique_ptr<HostsSuccession>> succession =
-      HostsSuccession::make(others_.chains, hosts, news);
-  if (!succession.ok()) return succession.status();
-  succession_ = *std::move(succession);
+  news.outlive_leader(run_.job.longest_absence_of_leader());
+  if (succession_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<HostsSuccession>> succession = make_succession(news);
+    if (!succession.ok()) return succession.status();
+    succession_ = *std::move(succession);
+  }
   leader_->survive_by(*succession_);
   told_ = std::make_unique<ToldConfiguration>(
       others_.chains, news,
@@ -341,6 +365,115 @@ absl::Status ClusterProcess::share_configurations() {
       [this](const cluster::Configuration& first) { succession_->begin(first); });
   told_->start_others_by([this](std::uint32_t rank) { started_.start(rank); });
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<HostsSuccession>> ClusterProcess::make_succession(job::PeerNews& news) const {
+  std::vector<HostsSuccession::HostOfRank> hosts;
+  for (std::size_t other = 0; other < others_.hosts.size(); ++other)
+    hosts.push_back({.machine = others_.hosts[other], .name = others_.names[other]});
+  if (!has_taken_over()) return HostsSuccession::make(others_.chains, hosts, news);
+  cluster::Configuration newest;
+  std::vector<HostsSuccession::Survivor> survivors;
+  for (const auto& [rank, account] : survivors_) {
+    if (account.configuration.number > newest.number) newest = account.configuration;
+    survivors.push_back({.rank = rank,
+                         .address = account.address,
+                         .host = {.machine = account.machine, .name = account.host}});
+  }
+  return HostsSuccession::take_over(others_.chains, hosts, news, survivors, std::move(newest));
+}
+
+void ClusterProcess::say_that_it_has_come(job::PeerNews& news) const {
+  news.say(cluster::encode(cluster::Arrival{.pid = static_cast<std::uint32_t>(::getpid()),
+                                            .host = host_name(),
+                                            .machine = own_host_,
+                                            .takes = run_.takes_servers}));
+}
+
+// ---- when rank 0 is gone, and another one comes
+
+/// Of any other rank.
+void ClusterProcess::outlive_leader() {
+  const std::chrono::seconds patience = run_.job.longest_absence_of_leader();
+  if (patience.count() == 0) return;
+  told_->outlive_leader({.patience = patience,
+                         .own = {.pid = static_cast<std::uint32_t>(::getpid()),
+                                 .host = host_name(),
+                                 .machine = own_host_,
+                                 .address = {},
+                                 .configuration = {}},
+                         .on_gone =
+                             [this] {
+                               const std::lock_guard lock(link_mutex_);
+                               if (link_ != nullptr) link_->leave_leader();
+                             },
+                         .on_next =
+                             [this](const cluster::HasLeader& next) {
+                               const std::lock_guard lock(link_mutex_);
+                               next_leader_ = next;
+                               if (link_ != nullptr) link_->follow(next.address, next.machine == own_host_);
+                             }});
+}
+
+/// Of a rank 0 that has taken over.
+absl::Status ClusterProcess::learn_of_survivors() {
+  const JobOptions& job = run_.job;
+  job::PeerNews* const news = cluster_.rendezvous.news();
+  if (news == nullptr || job.replicas == 0) return absl::InternalError("nobody can take this run over");
+  for (const job::PeerNews::Returned& one : news->returned()) {
+    absl::StatusOr<cluster::Account> account = cluster::decode_account(one.described);
+    if (!account.ok()) {  // it ends just now, say
+      news->dismiss(one.rank, std::string(account.status().message()));
+      continue;
+    }
+    if (account->configuration.servers.size() != job.servers)
+      return absl::InvalidArgumentError(fmt::format("rank {} goes by a configuration of {} servers, of {}",
+                                                    one.rank, account->configuration.servers.size(),
+                                                    job.servers));
+    survivors_[one.rank] = *std::move(account);
+  }
+  if (replaces_workers()) return absl::OkStatus();
+  for (std::uint32_t rank = job.server_processes(); rank < cluster_.rendezvous.size(); ++rank) {
+    if (survivors_.contains(rank)) continue;
+    return absl::AbortedError(
+        fmt::format("{} was lost with rank 0, or while nobody led the run", others_.members[rank].name));
+  }
+  return absl::OkStatus();
+}
+
+/// As those are called who came while the run went on.
+void ClusterProcess::name_survivors() {
+  std::vector<Leader::Member>& members = others_.members;
+  for (const auto& [rank, account] : survivors_) {
+    while (members.size() <= rank) members.push_back({.name = "nobody", .server = true});
+    const auto copy = succession_->copy_of(rank);
+    Leader::Member& member = members[rank];
+    const std::string host(base::printable(account.host));
+    const std::string where = fmt::format("(rank {}, pid {} on {})", rank, account.pid, host);
+    member.pid = account.pid;
+    member.host = host;
+    if (copy) {
+      member.of_server = copy->server;
+      member.copy = copy->copy;
+      member.name = copy->copy == 0 ? fmt::format("server {} {}", copy->server, where)
+                                    : fmt::format("copy {} of server {} {}", copy->copy, copy->server, where);
+    } else if (!member.server) {
+      member.name = fmt::format("worker {} {}", rank - run_.job.server_processes(), where);
+    }
+  }
+}
+
+/// From now on this rank 0 decides.
+void ClusterProcess::lead_survivors() {
+  job::PeerNews& news = *cluster_.rendezvous.news();
+  put_warning(stderr,
+              fmt::format("verbena: this process leads the run, in the place of one that is gone; {} of "
+                          "its processes are there\n",
+                          survivors_.size()));
+  if (replacement_ != nullptr) replacement_->begin();
+  succession_->go_on();
+  news.tell(cluster::encode(cluster::HasLeader{.address = leader_->address(), .machine = own_host_}));
+  say_that_it_has_come(news);
 }
 
 absl::Status ClusterProcess::let_others_replace_workers() {
@@ -368,13 +501,49 @@ absl::Status ClusterProcess::prepare() {
   absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run_, application_, options_);
   if (!outputs.ok()) return outputs.status();
   outputs_ = *std::move(outputs);
+  if (has_taken_over()) return prepare_to_take_over();
+  RETURN_IF_ERROR(listen_to_members());
+  RETURN_IF_ERROR(share_configurations());
+  return tell_who_leads();
+}
+
+absl::Status ClusterProcess::tell_who_leads() {
+  RETURN_IF_ERROR(cluster_.rendezvous.put(kLeadersHost, own_host_));
+  return cluster_.rendezvous.put(kLeader, leader_->address());
+}
+
+/// What goes wrong with this process alone may go well with another one, for which the others wait.
+absl::Status ClusterProcess::prepare_to_take_over() {
+  absl::Status status = learn_of_survivors();
+  if (status.ok()) {
+    absl::StatusOr<std::unique_ptr<HostsSuccession>> succession =
+        make_succession(*cluster_.rendezvous.news());
+    status = succession.status();
+    if (succession.ok()) succession_ = *std::move(succession);
+  }
+  if (!status.ok()) {
+    cluster_.rendezvous.abort(exit_status(status), std::string(status.message()));
+    return status;
+  }
+  name_survivors();
+  RETURN_IF_ERROR(listen_to_members());
+  std::vector<std::uint32_t> gone;
+  for (std::uint32_t other = 0; other < others_.members.size(); ++other) {
+    if (others_.members[other].server && !succession_->copy_of(other)) gone.push_back(other);
+  }
+  leader_->begin_without(gone);
+  RETURN_IF_ERROR(share_configurations());
+  RETURN_IF_ERROR(cluster_.rendezvous.put(kName, fmt::format("{} {}", ::getpid(), host_name())));
+  return tell_who_leads();
+}
+
+absl::Status ClusterProcess::listen_to_members() {
   absl::StatusOr<std::unique_ptr<Leader>> leader =
       Leader::listen(!run_.job.transport.has_other_hosts, others_.members, run_.job.transport.secret,
                      run_.job.transport.tls);
   if (!leader.ok()) return leader.status();
   leader_ = *std::move(leader);
-  RETURN_IF_ERROR(share_configurations());
-  return cluster_.rendezvous.put(kLeader, leader_->address());
+  return absl::OkStatus();
 }
 
 absl::Status ClusterProcess::decide_transport() {
@@ -417,10 +586,14 @@ absl::Status ClusterProcess::take_own_host() {
 
 absl::Status ClusterProcess::open_link() {
   absl::StatusOr<std::unique_ptr<LeaderLink>> link = LeaderLink::connect(
-      leaders_address_, rank(), others_.hosts[0] == own_host_, *run_.job.transport.secret,
-      job::kMeetingPatience, [this] { return stopped(); }, run_.job.transport.tls);
+      leaders_address_, rank(), leader_is_here_, *run_.job.transport.secret, job::kMeetingPatience,
+      [this] { return stopped(); }, run_.job.transport.tls);
   if (!link.ok()) return link.status();
+  if (!leads() && told_ != nullptr && run_.job.longest_absence_of_leader().count() > 0)
+    RETURN_IF_ERROR((*link)->outlive_leader(run_.job.transport.secret));
+  const std::lock_guard lock(link_mutex_);
   link_ = *std::move(link);
+  if (next_leader_) link_->follow(next_leader_->address, next_leader_->machine == own_host_);
   return absl::OkStatus();
 }
 
@@ -496,6 +669,11 @@ int ClusterProcess::train(std::thread& listening) {
   const std::uint32_t first_worker = run_.job.server_processes();
   // Before rank 0 has found something for this process to do, it does not listen to it.
   const absl::StatusOr<std::uint32_t> number = server ? server_number() : rank() - first_worker;
+  if (!number.ok() && has_taken_over()) {
+    put_warning(stderr, fmt::format("verbena: this process leads the run, and is no server: {}\n",
+                                    std::string(number.status().message())));
+    return lead(std::move(listening), kExitOk);
+  }
   if (!number.ok()) return end_early(number.status());
   if (const absl::Status linked = open_link(); !linked.ok()) {
     const int status = end_early(linked);
@@ -564,16 +742,19 @@ int ClusterProcess::lead(std::thread listening, int own_status) {
     cluster_.rendezvous.abort(status == kExitOk ? kExitFailed : status, "some processes did not end");
   }
   leader_.reset();  // the others may go now
-  return status == kExitOk ? own_status : status;
+  // The run has done without its server, if that came late.
+  const bool is_needed = !has_taken_over() || told_->has_place();
+  return status == kExitOk && is_needed ? own_status : status;
 }
 
 /// The end of the run, in the other ranks.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
-  const bool is_silent = !lost && !link_->wait_for_end();
+  const auto is_ended = [this] { return cluster_.rendezvous.ends_this_process() || stopped(); };
+  const bool is_silent = !lost && !link_->wait_for_end(is_ended) && !is_ended();
   // Rank 0 would have printed what has happened. Now rank 1 prints it instead, and the other processes wait
   // for the same time once more, because mpirun kills the others when the first process fails.
   if (rank() != 1) {
-    if (is_silent) link_->wait_for_end();
+    if (is_silent) link_->wait_for_end(is_ended);
     return;
   }
   const auto failed = std::find_if(result.statuses.begin(), result.statuses.end(),

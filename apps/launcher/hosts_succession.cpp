@@ -21,6 +21,12 @@ namespace {
 /// From the order to start a process until it has come.
 constexpr auto kPatienceWithStart = std::chrono::seconds(15);
 
+/// The rank 0 before this one may have made configurations of which nobody is left who knows them. They were
+/// not so many, in the seconds in which it can have led those who did not come to this one.
+constexpr std::uint64_t kNumbersLeftOut = 1000;
+/// Of a process of which nobody knows which copy it was.
+constexpr std::uint32_t kNoCopy = UINT32_MAX;
+
 cluster::TimePoint this_moment() {
   return std::chrono::steady_clock::now();
 }
@@ -46,6 +52,79 @@ HostsSuccession::HostsSuccession(const RankChains& chains, const std::vector<Hos
       copies_ = std::max(copies_, copy + 1);
     }
   }
+}
+
+absl::StatusOr<std::unique_ptr<HostsSuccession>> HostsSuccession::take_over(
+    const RankChains& chains, const std::vector<HostOfRank>& hosts, job::PeerNews& news,
+    const std::vector<Survivor>& survivors, cluster::Configuration newest) {
+  absl::StatusOr<std::unique_ptr<HostsSuccession>> made = make(chains, hosts, news);
+  if (!made.ok()) return made.status();
+  if (absl::Status taken = (*made)->take_over_from(survivors, std::move(newest)); !taken.ok()) return taken;
+  return made;
+}
+
+absl::Status HostsSuccession::take_over_from(const std::vector<Survivor>& survivors,
+                                             cluster::Configuration newest) {
+  for (auto& [rank, process] : processes_) {
+    process.is_gone = true;
+    process.copy.copy = kNoCopy;
+  }
+  // Who was joining has lost the one that had let it in, and begins anew.
+  for (const Survivor& one : survivors) {
+    if (one.rank < beginning_) continue;
+    Process& process = processes_[one.rank];
+    process = {.copy = {.server = 0, .copy = kNoCopy}, .host = one.host, .is_gone = true};
+    const auto joins = std::find(newest.joining.begin(), newest.joining.end(), one.address);
+    if (!one.address.empty() && joins != newest.joining.end())
+      process.copy.server = static_cast<std::uint32_t>(joins - newest.joining.begin());
+  }
+  newest.joining.clear();
+  newest.number += kNumbersLeftOut;
+  std::vector<ServerCopy> lost;
+  for (std::uint32_t server = 0; server < newest.servers.size(); ++server) {
+    for (std::uint32_t copy = 0; copy < newest.servers[server].size(); ++copy) {
+      const auto its = std::find_if(survivors.begin(), survivors.end(), [&](const Survivor& one) {
+        return one.address == newest.servers[server][copy];
+      });
+      if (its == survivors.end()) {
+        lost.push_back({.server = server, .copy = copy});
+      } else {
+        processes_[its->rank] = {
+            .copy = {.server = server, .copy = copy}, .host = its->host, .address = its->address};
+      }
+      next_copy_ = std::max(next_copy_, copy + 1);
+    }
+  }
+  put(cluster::kConfigurationKey, cluster::encode(newest));
+  has_begun_ = true;
+  told_number_ = 0;
+  for (const ServerCopy& copy : lost) {
+    const absl::StatusOr<cluster::Configuration> next = controller_.remove(copy, this_moment());
+    if (!next.ok()) return next.status();
+    lines_.push_back(fmt::format("{} of server {} was lost with rank 0, or while nobody led the run: {}",
+                                 copy.copy == 0 ? "the process" : fmt::format("copy {}", copy.copy),
+                                 copy.server, what_follows(*next, copy.server)));
+  }
+  return absl::OkStatus();
+}
+
+void HostsSuccession::go_on() {
+  std::vector<std::uint32_t> others;
+  for (const auto& [rank, process] : processes_) {
+    if (rank != 0) others.push_back(rank);
+  }
+  news_.outlive(others);
+  for (const auto& [rank, process] : processes_) {
+    if (process.is_gone && rank != 0) news_.dismiss(rank, "the run goes on without it");
+  }
+  tell_newest();
+  ring();
+}
+
+std::optional<cluster::Controller::Copy> HostsSuccession::copy_of(std::uint32_t rank) const {
+  const auto found = processes_.find(rank);
+  if (found == processes_.end() || found->second.is_gone) return std::nullopt;
+  return found->second.copy;
 }
 
 job::PeerNews::Listener HostsSuccession::listener() {
@@ -164,7 +243,6 @@ std::optional<std::uint32_t> HostsSuccession::rank_of(const ServerCopy& copy) co
 /// It comes because rank 0 has asked for it, in the place of one that is gone, or because somebody has added
 /// it.
 void HostsSuccession::arrive(std::uint32_t rank, const cluster::Arrival& arrival, Host& host) {
-  if (rank == 0) return;
   const auto known = processes_.find(rank);
   if (known == processes_.end() && rank < beginning_) return tell_again();  // a worker's
   if (known != processes_.end() && !known->second.is_gone) return;
@@ -419,10 +497,11 @@ void HostsSuccession::tell_again() {
 
 absl::StatusOr<std::string> HostsSuccession::go_on_without(std::uint32_t rank, const std::string& why) {
   take_first();
-  if (rank == 0) return absl::FailedPreconditionError("it leads the run");
   const auto found = processes_.find(rank);
   if (found == processes_.end()) return absl::FailedPreconditionError("it is no server");
   const Process& process = found->second;
+  // The server of one that has taken over came later, and may end before it.
+  if (rank == 0 && !process.is_late) return absl::FailedPreconditionError("it leads the run");
   const absl::StatusOr<cluster::Configuration> next = controller_.remove(process.copy, this_moment());
   // One that is late may not have said yet that it wants to join.
   const bool was_in_none = absl::IsFailedPrecondition(next.status()) && process.is_late;

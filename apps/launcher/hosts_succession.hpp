@@ -42,9 +42,27 @@ class HostsSuccession final : public Leader::Survival {
                                                                const std::vector<HostOfRank>& hosts,
                                                                job::PeerNews& news);
 
+  /// A process that was there when rank 0 ended.
+  struct Survivor {
+    std::uint32_t rank = 0;
+    std::string address;  ///< where it listens; empty: it is a worker's
+    HostOfRank host;
+  };
+  /// Of another rank 0, in a run that goes on: these are left of it, and `newest` is the newest configuration
+  /// that any of them knows. All others are left out. DATA_LOSS: that would be all that a server had.
+  static absl::StatusOr<std::unique_ptr<HostsSuccession>> take_over(const RankChains& chains,
+                                                                    const std::vector<HostOfRank>& hosts,
+                                                                    job::PeerNews& news,
+                                                                    const std::vector<Survivor>& survivors,
+                                                                    cluster::Configuration newest);
+
   /// For ToldConfiguration, as `rest` and `on_begin`.
   [[nodiscard]] job::PeerNews::Listener listener();
   void begin(const cluster::Configuration& first);
+  /// Instead, of one that has taken over: tells all by which configuration they go from now on.
+  void go_on();
+  /// Which copy of which server the process of that rank is; nullopt: of none.
+  [[nodiscard]] std::optional<cluster::Controller::Copy> copy_of(std::uint32_t rank) const;
 
   void add_descriptors(std::vector<pollfd>& wanted) const override;
   void tell(Host& host) override;
@@ -92,6 +110,7 @@ class HostsSuccession final : public Leader::Survival {
 
   void add(Heard heard);
   void ring();
+  absl::Status take_over_from(const std::vector<Survivor>& survivors, cluster::Configuration newest);
   void take_first();
   void take(const Heard& heard, Host& host);
   void arrive(std::uint32_t rank, const cluster::Arrival& arrival, Host& host);

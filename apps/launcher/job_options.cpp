@@ -137,6 +137,14 @@ void add_patience_option(CLI::App& command, JobOptions& options) {
       ->type_name("SECONDS")
       ->group(kProcessOptions)
       ->capture_default_str();
+  add_number(
+      command, "--leader-patience", options.leader_patience_s,
+      "The same when the process of rank 0 dies, which leads the run, with --replicas: the others wait "
+      "so many seconds for another one. The same for all processes (docs/elasticity.md).",
+      {0, 1'000'000})
+      ->type_name("SECONDS")
+      ->group(kProcessOptions)
+      ->capture_default_str();
 }
 
 void add_consistency_options(CLI::App& command, JobOptions& options) {

@@ -49,6 +49,8 @@ struct JobOptions {
   std::uint32_t silence_timeout_ms = 5000;  ///< of ServerOptions and SessionOptions
   /// On several hosts: how long the run waits for another process in the place of a worker's that has died.
   std::uint32_t worker_patience_s = 60;
+  /// The same with the process that leads it, if servers have copies.
+  std::uint32_t leader_patience_s = 60;
   /// For servers started by hand, for users' own programs: the servers go on when a worker dies.
   bool outlives_workers = false;
   // --- worse conditions than the host's, for experiments
@@ -76,6 +78,10 @@ struct JobOptions {
   [[nodiscard]] std::uint32_t server_processes() const { return servers * (1 + replicas); }
   /// Another process may become a server while the job runs.
   [[nodiscard]] bool can_move_servers() const { return elastic || replicas > 0; }
+  /// On several hosts: how long the run may be without a leader, whose server lives on in its copy.
+  [[nodiscard]] std::chrono::seconds longest_absence_of_leader() const {
+    return std::chrono::seconds(replicas > 0 ? leader_patience_s : 0);
+  }
   [[nodiscard]] std::uint32_t chosen_server_threads() const;
   [[nodiscard]] std::uint32_t chosen_lanes() const;
   /// Whether the option of this name, without dashes, was given, and not as "auto".

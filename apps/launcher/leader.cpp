@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@
 #include "apps/report/exit_status.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
+#include "base/signals_blocked.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -47,6 +49,10 @@ constexpr std::size_t kLongestIntroduction = 256;
 constexpr auto kLongestPoll = std::chrono::milliseconds(1000);
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
+constexpr const char* kGo = "go\n";
+/// What a member keeps for another leader. Of more it keeps the newest.
+constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
+constexpr auto kPatienceWithNextLeader = std::chrono::seconds(60);
 
 // The role of the side that proves, without encryption and with it: so the proof is also over that.
 constexpr std::array<std::string_view, 2> kLeaderRoles = {"verbena leader", "verbena leader, encrypting"};
@@ -159,6 +165,12 @@ void tune(int descriptor) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+/// What was sent, and is not taken, ends the connection as soon as silence does.
+void end_if_nothing_is_taken(int descriptor) {
+  const int most_ms = 11'000;
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &most_ms, sizeof most_ms);
 }
 
 /// A socket that listens at `host`, and its port.
@@ -278,7 +290,14 @@ Leader::Leader(int listener, std::string address, std::shared_ptr<const transpor
 }
 
 Leader::~Leader() {
+  for (Seat& seat : seats_) {
+    if (seat.channel.is_open()) seat.channel.write(kGo).IgnoreError();
+  }
   ::close(listener_);
+}
+
+void Leader::begin_without(const std::vector<std::uint32_t>& ranks) {
+  for (const std::uint32_t rank : ranks) seats_[rank].gone = true;
 }
 
 void Leader::run(RunMonitor& monitor) {
@@ -794,13 +813,10 @@ absl::Status introduce(LineChannel& channel, const transport::Secret& secret,
   return hear_line(channel, stopped) + "\n" == kWelcome ? absl::OkStatus() : is_another;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(
-    const std::string& address, std::uint32_t rank, bool same_host, const transport::Secret& secret,
-    std::chrono::seconds patience, const std::function<bool()>& stopped, bool tls) {
-  absl::StatusOr<std::unique_ptr<const transport::tcp::TlsContext>> context = context_if(tls);
-  if (!context.ok()) return context.status();
+/// A connection to the leader that listens there, which has welcomed the member.
+absl::StatusOr<LineChannel> reach(const std::string& address, std::uint32_t rank, bool same_host,
+                                  const transport::Secret& secret, const transport::tcp::TlsContext* tls,
+                                  std::chrono::seconds patience, const std::function<bool()>& stopped) {
   const std::vector<std::string> parts = absl::StrSplit(address, ';');
   std::uint16_t port = 0;
   if (parts.size() != 2 || !parse_number(parts[1], port)) {
@@ -818,9 +834,8 @@ absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(
       if (descriptor < 0) continue;
       tune(descriptor);
       LineChannel channel(descriptor);
-      const absl::Status met = introduce(channel, secret, context->get(), rank, stopped);
-      if (met.ok())
-        return std::unique_ptr<LeaderLink>(new LeaderLink(std::move(channel), *std::move(context)));
+      const absl::Status met = introduce(channel, secret, tls, rank, stopped);
+      if (met.ok()) return channel;
       if (!absl::IsUnavailable(met)) {
         return absl::Status(met.code(), fmt::format("the connection to rank 0 ({} port {}): {}", host, port,
                                                     std::string(met.message())));
@@ -834,32 +849,181 @@ absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(
                   parts[0], parts[1]));
 }
 
+void ring(const base::FileDescriptor& bell) {
+  const std::uint64_t one = 1;
+  (void)!::write(bell.get(), &one, sizeof one);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(
+    const std::string& address, std::uint32_t rank, bool same_host, const transport::Secret& secret,
+    std::chrono::seconds patience, const std::function<bool()>& stopped, bool tls) {
+  absl::StatusOr<std::unique_ptr<const transport::tcp::TlsContext>> context = context_if(tls);
+  if (!context.ok()) return context.status();
+  absl::StatusOr<LineChannel> channel =
+      reach(address, rank, same_host, secret, context->get(), patience, stopped);
+  if (!channel.ok()) return channel.status();
+  return std::unique_ptr<LeaderLink>(new LeaderLink(*std::move(channel), rank, *std::move(context)));
+}
+
+LeaderLink::~LeaderLink() {
+  if (!movement_) return;
+  {
+    const absl::MutexLock lock(&orders_mutex_);
+    ends_ = true;
+  }
+  ring(movement_->wakes);
+  movement_->thread.join();
+}
+
+absl::Status LeaderLink::outlive_leader(std::shared_ptr<const transport::Secret> secret) {
+  base::FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  base::FileDescriptor wakes(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell.valid() || !wakes.valid()) return absl::ErrnoToStatus(errno, "no eventfd");
+  movement_.emplace(Movement{
+      .secret = std::move(secret), .bell = std::move(bell), .wakes = std::move(wakes), .thread = {}});
+  end_if_nothing_is_taken(socket_);
+  const base::SignalsBlocked blocked;
+  movement_->thread = std::thread([this] { move(); });
+  return absl::OkStatus();
+}
+
+void LeaderLink::leave_leader() {
+  if (!movement_) return;
+  {
+    const absl::MutexLock lock(&orders_mutex_);
+    leaves_ = true;
+  }
+  ring(movement_->wakes);
+}
+
+void LeaderLink::follow(const std::string& address, bool same_host) {
+  if (!movement_) return;
+  {
+    const absl::MutexLock lock(&orders_mutex_);
+    next_ = Next{.address = address, .same_host = same_host};
+  }
+  ring(movement_->wakes);
+}
+
+/// The thread.
+void LeaderLink::move() {
+  int socket = socket_;
+  for (;;) {
+    std::array<pollfd, 2> wanted = {{{movement_->wakes.get(), POLLIN, 0}, {socket, POLLIN, 0}}};
+    ::poll(wanted.data(), wanted.size(), -1);
+    std::uint64_t rings = 0;
+    (void)!::read(movement_->wakes.get(), &rings, sizeof rings);
+    std::optional<Next> next;
+    bool leaves = false;
+    {
+      const absl::MutexLock lock(&orders_mutex_);
+      if (ends_) return;
+      leaves = std::exchange(leaves_, false);
+      next = std::exchange(next_, std::nullopt);
+    }
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (leaves || next || (channel_.is_open() && !read())) {
+        channel_.close();
+        led_since_.reset();
+      }
+      if (told_to_stop_) ring(movement_->bell);
+    }
+    if (next) move_to(*next);
+    const absl::MutexLock lock(&mutex_);
+    socket = channel_.descriptor();
+  }
+}
+
+/// Another leader, or none, ends an attempt to reach this one.
+void LeaderLink::move_to(const Next& next) {
+  absl::StatusOr<LineChannel> channel = reach(next.address, rank_, next.same_host, *movement_->secret,
+                                              tls_.get(), kPatienceWithNextLeader, [&] {
+                                                const absl::MutexLock lock(&orders_mutex_);
+                                                return ends_ || leaves_ || next_;
+                                              });
+  const absl::MutexLock lock(&mutex_);
+  if (!channel.ok()) {
+    spdlog::warn("the next leader: {}", std::string(channel.status().message()));
+    return;
+  }
+  channel_ = *std::move(channel);
+  end_if_nothing_is_taken(channel_.descriptor());
+  for (const std::string& line : kept_.lines) channel_.write(line).IgnoreError();
+  for (const auto& [worker, line] : kept_.statistics) channel_.write(line).IgnoreError();
+  led_since_ = Clock::now();
+}
+
+int LeaderLink::descriptor() const {
+  return movement_ ? movement_->bell.get() : socket_;
+}
+
 void LeaderLink::send(const job::ChildMessage& message) {
   const std::string line = encode(message);
   const absl::MutexLock lock(&mutex_);
+  if (movement_) keep(message, line);
   // If the leader is gone, the thread that polls descriptor() ends the process.
-  channel_.write(line).IgnoreError();
+  if (channel_.is_open()) channel_.write(line).IgnoreError();
+}
+
+void LeaderLink::keep(const job::ChildMessage& message, const std::string& line) {
+  // These are about this moment.
+  if (std::holds_alternative<job::ProgressMessage>(message) ||
+      std::holds_alternative<job::SilentWorkerMessage>(message))
+    return;
+  if (const auto* const statistics = std::get_if<job::StatisticsMessage>(&message)) {
+    kept_.statistics[statistics->worker] = line;
+    return;
+  }
+  kept_.lines.push_back(line);
+  for (kept_.bytes += line.size(); kept_.bytes > kMostKeptBytes; kept_.lines.pop_front())
+    kept_.bytes -= kept_.lines.front().size();
 }
 
 /// False if the leader has closed the connection, or what came is not its own.
 bool LeaderLink::read() {
-  const absl::MutexLock lock(&mutex_);
-  return channel_.read([&](std::string_view) { told_to_stop_ = true; }).value_or(false);
+  return channel_
+      .read([&](std::string_view line)
+                ABSL_NO_THREAD_SAFETY_ANALYSIS { (line == "go" ? told_to_go_ : told_to_stop_) = true; })
+      .value_or(false);
 }
 
 bool LeaderLink::lost() {
-  return !read() && !told_to_stop_;
+  const absl::MutexLock lock(&mutex_);
+  if (movement_) return !led_since_ && !told_to_stop_;
+  return !read() && !told_to_stop_ && !told_to_go_;
 }
 
-bool LeaderLink::wait_for_end() {
-  const auto deadline = std::chrono::steady_clock::now() + kFarewell;
-  bool is_open = read();
-  while (is_open && std::chrono::steady_clock::now() < deadline) {
-    pollfd readable = {descriptor(), POLLIN, 0};
+bool LeaderLink::wait_for_end(const std::function<bool()>& stopped) {
+  if (movement_) return wait_for_last_leader(stopped);
+  const auto deadline = Clock::now() + kFarewell;
+  const auto is_open = [&] {
+    const absl::MutexLock lock(&mutex_);
+    return read();
+  };
+  bool open = is_open();
+  while (open && Clock::now() < deadline) {
+    pollfd readable = {socket_, POLLIN, 0};
     ::poll(&readable, 1, poll_ms_until(deadline));
-    is_open = read();
+    open = is_open();
   }
-  return !is_open;
+  return !open;
+}
+
+bool LeaderLink::wait_for_last_leader(const std::function<bool()>& stopped) {
+  const auto waits_since = Clock::now();
+  while (!stopped()) {
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (told_to_go_ || told_to_stop_) return true;
+      if (led_since_ && Clock::now() >= *led_since_ + kFarewell && Clock::now() >= waits_since + kFarewell)
+        return false;
+    }
+    ::poll(nullptr, 0, static_cast<int>(kSlice.count()));
+  }
+  return false;
 }
 
 }  // namespace verbena::apps

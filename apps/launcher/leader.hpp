@@ -6,8 +6,11 @@
 // A process sends "RANK NONCE", the leader answers "NONCE PROOF", and the process sends "PROOF": each proves
 // that it has the job's secret before it is told anything else. If the job encrypts, which the proofs are
 // also over, all that follows is, by a key that follows from the secret and from what was said. Then the
-// leader sends "welcome". Later it sends "stop", which means "end now", and closes the connection, which
-// means "you may go".
+// leader sends "welcome". Later it sends "stop", which means "end now", and "go" before it closes the
+// connection, which means "you may go".
+//
+// The run may outlive its leader (HostsSuccession::take_over()): then a member keeps what it has said, and
+// says it again to the next one.
 #pragma once
 
 #include <poll.h>
@@ -16,10 +19,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,6 +36,7 @@
 #include "apps/launcher/outlet.hpp"
 #include "apps/launcher/run_monitor.hpp"
 #include "apps/report/run_status.hpp"
+#include "base/file_descriptor.hpp"
 #include "transport/secret.hpp"
 #include "transport/tcp/tls.hpp"
 
@@ -166,6 +172,8 @@ class Leader {
   void survive_by(Survival& survival) { survival_ = &survival; }
   /// The same of workers.
   void replace_by(Replacement& replacement) { replacement_ = &replacement; }
+  /// It leads a run that goes on, and that has lost these members; nobody comes in their names.
+  void begin_without(const std::vector<std::uint32_t>& ranks);
   ~Leader();  ///< lets the members go
   Leader(const Leader&) = delete;
   Leader& operator=(const Leader&) = delete;
@@ -277,26 +285,77 @@ class LeaderLink : public Outlet {
                                                              const std::function<bool()>& stopped,
                                                              bool tls = false);
 
+  ~LeaderLink() override;
+  LeaderLink(const LeaderLink&) = delete;
+  LeaderLink& operator=(const LeaderLink&) = delete;
+
+  /// From now on the end of the leader is not the end: there may be another one. To be called before
+  /// descriptor() and send(). RESOURCE_EXHAUSTED: no descriptor.
+  absl::Status outlive_leader(std::shared_ptr<const transport::Secret> secret);
+  /// The leader is gone, or no leader any more. Any thread may call, and does not wait.
+  void leave_leader();
+  /// Another one listens there. The same.
+  void follow(const std::string& address, bool same_host);
+
   void send(const job::ChildMessage& message) override;
-  /// Also readable when the leader has said something.
-  [[nodiscard]] int descriptor() const override { return descriptor_; }
+  /// Also readable when the leader has said something; if the link outlives it, when it has said "stop".
+  [[nodiscard]] int descriptor() const override;
 
   /// Whether the leader has gone without having sent "stop".
   [[nodiscard]] bool lost();
   /// Call it after the last message. Waits, for a short time, until the leader has heard all members and has
   /// sent what it has to send. False if it has not done so by then: it is busy or stopped, or its host hangs.
-  bool wait_for_end();
+  /// If the link outlives its leader, the time begins when there is one, which is waited for until `stopped`.
+  bool wait_for_end(const std::function<bool()>& stopped);
 
  private:
-  LeaderLink(LineChannel channel, std::unique_ptr<const transport::tcp::TlsContext> tls)
-      : descriptor_(channel.descriptor()), tls_(std::move(tls)), channel_(std::move(channel)) {}
-  bool read();
+  using Clock = std::chrono::steady_clock;
+  /// What another leader has to hear, too: a line, or the newest one of its kind.
+  struct Kept {
+    std::deque<std::string> lines;
+    std::size_t bytes = 0;
+    std::map<std::uint32_t, std::string> statistics;  ///< by worker
+  };
+  struct Next {
+    std::string address;
+    bool same_host = false;
+  };
+  /// What moves it from one leader to the next.
+  struct Movement {
+    std::shared_ptr<const transport::Secret> secret;
+    base::FileDescriptor bell;   ///< rings for good when the leader has said "stop"
+    base::FileDescriptor wakes;  ///< the thread
+    std::thread thread;
+  };
 
-  const int descriptor_;
+  LeaderLink(LineChannel channel, std::uint32_t rank, std::unique_ptr<const transport::tcp::TlsContext> tls)
+      : rank_(rank),
+        socket_(channel.descriptor()),
+        tls_(std::move(tls)),
+        channel_(std::move(channel)),
+        led_since_(Clock::now()) {}
+  bool read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void keep(const job::ChildMessage& message, const std::string& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void move();
+  void move_to(const Next& next);
+  bool wait_for_last_leader(const std::function<bool()>& stopped);
+
+  const std::uint32_t rank_;
+  const int socket_;  ///< of the first leader
   const std::unique_ptr<const transport::tcp::TlsContext> tls_;
-  absl::Mutex mutex_;
+  std::optional<Movement> movement_;  ///< nullopt: it ends with its leader
+
+  absl::Mutex mutex_;  ///< may be held for as long as the leader takes nothing
   LineChannel channel_ ABSL_GUARDED_BY(mutex_);
-  bool told_to_stop_ = false;
+  bool told_to_stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool told_to_go_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<Clock::time_point> led_since_ ABSL_GUARDED_BY(mutex_);  ///< nullopt: there is no leader
+  Kept kept_ ABSL_GUARDED_BY(mutex_);
+
+  absl::Mutex orders_mutex_;  ///< held for a moment
+  bool leaves_ ABSL_GUARDED_BY(orders_mutex_) = false;
+  bool ends_ ABSL_GUARDED_BY(orders_mutex_) = false;
+  std::optional<Next> next_ ABSL_GUARDED_BY(orders_mutex_);
 };
 
 }  // namespace verbena::apps

@@ -39,6 +39,13 @@ std::shared_ptr<cluster::ConfigurationSource> configuration_for(const Role& role
   return stored_configuration_for(role);
 }
 
+/// While nobody leads the run, no copy takes the place of a server that is gone.
+std::uint32_t timeout_ms_of(const Role& role) {
+  const std::chrono::milliseconds absence =
+      role.told == nullptr ? std::chrono::seconds(0) : role.job.longest_absence_of_leader();
+  return SessionOptions{}.timeout_ms + static_cast<std::uint32_t>(absence.count());
+}
+
 /// `addresses`: of all copies of all servers, by number.
 cluster::Configuration first_configuration(const JobOptions& job, const std::vector<std::string>& addresses) {
   cluster::Configuration first{.number = 1, .servers = {}};
@@ -205,6 +212,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .node = node,
                                .read_path = read_path_of(job),
                                .incarnation = role.incarnation,
+                               .timeout_ms = timeout_ms_of(role),
                                .silence_timeout_ms = job.silence_timeout_ms,
                                .resume = job.checkpoints.resume_from,
                                .transport = *std::move(transport),

@@ -20,13 +20,15 @@ constexpr auto kShortInterval = std::chrono::milliseconds(2);
 
 class ToldConfiguration::Source final : public cluster::ConfigurationSource {
  public:
-  explicit Source(ToldConfiguration& told) : told_(told) {}
+  Source(ToldConfiguration& told, std::chrono::milliseconds longest_absence)
+      : told_(told), longest_absence_(longest_absence) {}
 
   [[nodiscard]] const cluster::Configuration& newest() const override { return newest_; }
   [[nodiscard]] std::uint64_t decided() const override {
     return told_.number_.load(std::memory_order_acquire);
   }
   [[nodiscard]] bool ends_who_is_left_out() const override { return false; }
+  [[nodiscard]] std::chrono::milliseconds longest_absence() const override { return longest_absence_; }
   void poll(transport::TimePoint now) override {
     if (decided() != newest_.number) {
       const std::lock_guard lock(told_.mutex_);
@@ -54,6 +56,7 @@ class ToldConfiguration::Source final : public cluster::ConfigurationSource {
 
  private:
   ToldConfiguration& told_;
+  const std::chrono::milliseconds longest_absence_;
   cluster::Configuration newest_;
   bool expects_change_ = false;
   std::set<std::string> suspects_;  ///< that were told since the newest configuration
@@ -72,6 +75,8 @@ ToldConfiguration::ToldConfiguration(RankChains chains, job::PeerNews& news, job
     spdlog::warn("rank 0 has told a configuration that cannot be understood: {}",
                  told.ok() ? "it is of other servers" : std::string(told.status().message()));
   };
+  rest.describe = [this] { return describe(); };
+  rest.on_leader_gone = [this] { lose_leader(); };
   news_.listen(std::move(rest));
 }
 
@@ -99,6 +104,8 @@ void ToldConfiguration::take(const cluster::Order& order) {
     server_ = absl::InvalidArgumentError(fmt::format("this process is not needed: {}", idle->why));
   } else if (const auto* const start = std::get_if<cluster::StartsAnother>(&order)) {
     start_other_(start->rank);
+  } else if (const auto* const leader = std::get_if<cluster::HasLeader>(&order)) {
+    if (leader_change_) leader_change_->on_next(*leader);
   } else {
     steps_aside_ = true;
   }
@@ -120,7 +127,33 @@ void ToldConfiguration::begin(const std::vector<std::string>& addresses) {
 }
 
 std::shared_ptr<cluster::ConfigurationSource> ToldConfiguration::source() {
-  return std::make_shared<Source>(*this);
+  const std::lock_guard lock(mutex_);
+  return std::make_shared<Source>(*this,
+                                  leader_change_ ? leader_change_->patience : std::chrono::milliseconds(0));
+}
+
+void ToldConfiguration::outlive_leader(LeaderChange change) {
+  const std::chrono::milliseconds patience = change.patience;
+  {
+    const std::lock_guard lock(mutex_);
+    leader_change_ = std::move(change);
+  }
+  news_.outlive_leader(patience);
+}
+
+/// Empty as long as there is no configuration by which others could go on.
+std::string ToldConfiguration::describe() {
+  const std::lock_guard lock(mutex_);
+  if (!leader_change_ || newest_.number == 0) return "";
+  cluster::Account account = leader_change_->own;
+  account.address = own_address_;
+  account.configuration = newest_;
+  return cluster::encode(account);
+}
+
+void ToldConfiguration::lose_leader() {
+  const std::lock_guard lock(mutex_);
+  if (leader_change_) leader_change_->on_gone();
 }
 
 absl::StatusOr<std::uint32_t> ToldConfiguration::wait_for_server(const std::function<bool()>& stopped) {

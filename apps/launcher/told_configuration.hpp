@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "apps/launcher/rank_chains.hpp"
+#include "cluster/account.hpp"
 #include "cluster/configuration.hpp"
 #include "cluster/order.hpp"
 #include "cluster/word.hpp"
@@ -37,6 +38,16 @@ class ToldConfiguration {
   /// configuration, which all processes make alike. May be said again.
   void begin(const std::vector<std::string>& addresses);
   std::shared_ptr<cluster::ConfigurationSource> source();
+
+  // Of a process that waits for another leader if the one that it has is gone: of any rank but 0.
+  struct LeaderChange {
+    std::chrono::milliseconds patience;  ///< so long it waits
+    cluster::Account own;                ///< what is known of this process at the beginning
+    std::function<void()> on_gone;       ///< nobody leads any more, for now
+    std::function<void(const cluster::HasLeader& next)> on_next;
+  };
+  /// Both functions are called by any thread, which they must not hold up. To be called before source().
+  void outlive_leader(LeaderChange change);
 
   // Of a process that comes while the job runs: begin() is not for it.
   /// Waits until rank 0 says of which server it becomes a copy. INVALID_ARGUMENT: of none, with the reason.
@@ -65,6 +76,8 @@ class ToldConfiguration {
 
   void take(const cluster::Configuration& configuration);
   void take(const cluster::Order& order);
+  [[nodiscard]] std::string describe();
+  void lose_leader();
 
   const RankChains chains_;
   job::PeerNews& news_;
@@ -73,6 +86,7 @@ class ToldConfiguration {
   std::string own_address_;
   std::function<void()> wake_ = [] {};
   std::function<void(std::uint32_t rank)> start_other_ = [](std::uint32_t) {};
+  std::optional<LeaderChange> leader_change_;  ///< nullopt: it does not wait
   std::condition_variable told_;
   std::optional<absl::StatusOr<std::uint32_t>> server_;  ///< see wait_for_server()
   bool steps_aside_ = false;

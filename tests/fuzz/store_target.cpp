@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/report/drain_request.hpp"
+#include "cluster/account.hpp"
 #include "cluster/configuration.hpp"
 #include "cluster/etcd_json.hpp"
 #include "cluster/order.hpp"
@@ -151,6 +152,12 @@ void word(std::string_view bytes) {
     require(again.ok() && *again == *order, "an order means something else");
   } else {
     require_refusal(order.status(), "an order of rank 0");
+  }
+  if (const auto account = cluster::decode_account(bytes); account.ok()) {
+    const auto again = cluster::decode_account(encode(*account));
+    require(again.ok() && *again == *account, "an account means something else");
+  } else {
+    require_refusal(account.status(), "what a process says of itself");
   }
   const auto read = cluster::decode_word(bytes);
   if (!read.ok()) return require_refusal(read.status(), "a word about configurations");

@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -45,6 +47,8 @@ class NetworkRendezvousTest : public ::testing::Test {
             .tls = encrypts_,
             .grace = milliseconds(50),
             .before_place_is_free = before_place_is_free_,
+            .for_stragglers = milliseconds(300),
+            .before_giving_up = before_giving_up_,
             .end = [this](const std::string& why) {
               const std::lock_guard lock(mutex_);
               reason_ = why;
@@ -91,6 +95,7 @@ class NetworkRendezvousTest : public ::testing::Test {
   }
 
   milliseconds before_place_is_free_{10'000};
+  milliseconds before_giving_up_{10'000};
   const std::uint16_t port_ = verbena::testing::free_port();
   const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
   bool encrypts_ = false;
@@ -369,7 +374,16 @@ class Heard {
                 [this](std::uint32_t rank, const std::string& why) {
                   EXPECT_THAT(why, HasSubstr("is gone"));
                   add(std::to_string(rank) + " is gone");
-                }};
+                },
+            .on_leader_gone = {},
+            .describe = {}};
+  }
+  /// Of a process that can wait for another rank 0.
+  [[nodiscard]] PeerNews::Listener patient_listener(const std::string& described) {
+    PeerNews::Listener listens = listener();
+    listens.on_leader_gone = [this] { add("nobody leads"); };
+    listens.describe = [described] { return described; };
+    return listens;
   }
   [[nodiscard]] std::vector<std::string> wait_for(std::size_t count) {
     const auto deadline = std::chrono::steady_clock::now() + seconds(30);
@@ -631,6 +645,223 @@ TEST_F(NetworkRendezvousTest, NobodyIsAddedToAJobThatEndsWhenOneDies) {
   EXPECT_TRUE(absl::IsInvalidArgument(added.status())) << added.status();
   EXPECT_THAT(std::string(added.status().message()), HasSubstr("--elastic or --replicas"));
   EXPECT_EQ(ends(), 0) << reason();
+}
+
+/// A job of some processes that goes on when rank 0 dies. Those that are to die are processes of their own.
+class NextLeaderTest : public NetworkRendezvousTest {
+ protected:
+  ~NextLeaderTest() override {
+    for (const auto& guest : guests_) guest->news()->listen({});
+  }
+  void live_as(std::uint32_t rank) {
+    const Joined mine = join(rank, size_);
+    if (!mine.ok()) ::_exit(1);
+    begin(**mine, nullptr);
+  }
+  void begin(NetworkRendezvous& process, Heard* heard) {
+    const std::string name = "of " + std::to_string(process.rank());
+    EXPECT_TRUE(process.put("place", name).ok());
+    Heard nobody;
+    process.news()->listen((heard == nullptr ? nobody : *heard).patient_listener(name));
+    process.news()->outlive_leader(patience_);
+    EXPECT_TRUE(fence(process).ok());
+    if (process.rank() == 0) lead(process);
+    if (heard == nullptr) ::pause();  // it is killed
+  }
+  void lead(NetworkRendezvous& process) const {
+    std::vector<std::uint32_t> others;
+    for (std::uint32_t rank = 1; rank < size_; ++rank) others.push_back(rank);
+    process.news()->outlive(others);
+  }
+  /// Rank 0 and those of `mortal` are processes of their own; the others are here.
+  void begin_all(const std::vector<std::uint32_t>& mortal) {
+    mortals_.push_back(std::make_unique<Mortal>([&] { live_as(0); }));
+    for (const std::uint32_t rank : mortal)
+      mortals_.push_back(std::make_unique<Mortal>([&, rank] { live_as(rank); }));
+    std::vector<std::thread> beginning;
+    for (std::uint32_t rank = 1; rank < size_; ++rank) {
+      if (std::ranges::find(mortal, rank) != mortal.end()) continue;
+      guests_.push_back(*join(rank, size_));
+      heard_.push_back(std::make_unique<Heard>());
+      beginning.emplace_back([this, at = guests_.size() - 1] { begin(*guests_[at], heard_[at].get()); });
+    }
+    for (std::thread& each : beginning) each.join();
+    std::this_thread::sleep_for(milliseconds(100));  // rank 0 leads
+  }
+  void kill_all() {
+    for (const auto& mortal : mortals_) mortal->kill();
+    for (const auto& heard : heard_) EXPECT_EQ(heard->wait_for(1), std::vector<std::string>{"nobody leads"});
+  }
+
+  std::uint32_t size_ = 4;
+  milliseconds patience_{30'000};
+  std::vector<std::unique_ptr<Mortal>> mortals_;  ///< that of rank 0 is the first one
+  std::vector<std::unique_ptr<NetworkRendezvous>> guests_;
+  std::vector<std::unique_ptr<Heard>> heard_;  ///< by them
+  Heard at_host_;
+};
+
+TEST_F(NextLeaderTest, TheOthersAreTheMemoryOfTheNextOne) {
+  begin_all({});
+  kill_all();
+  guests_[2]->news()->say("meanwhile");
+  const auto host = join(0, size_);
+  ASSERT_TRUE(host.ok()) << host.status();
+  EXPECT_TRUE((*host)->put("place", "not told").ok()) << "it does not know yet that the others have met";
+  ASSERT_TRUE(fence(**host).ok());
+  EXPECT_EQ((*host)->incarnation(), 1U);
+  EXPECT_EQ((*host)->get(2, "place").value(), "of 2");
+  EXPECT_EQ((*host)->get(0, "place").value(), "of 0") << "what all have decided by";
+  std::set<std::string> returned;
+  for (const PeerNews::Returned& one : (*host)->news()->returned())
+    returned.insert(std::to_string(one.rank) + " " + one.described);
+  EXPECT_THAT(returned, ::testing::ElementsAre("1 of 1", "2 of 2", "3 of 3"));
+  std::this_thread::sleep_for(milliseconds(200));  // it comes before somebody listens
+  (*host)->news()->listen(at_host_.listener());
+  EXPECT_THAT(at_host_.wait_for(1), ::testing::ElementsAre("3 says meanwhile"));
+  EXPECT_TRUE((*host)->put("leader", "here").ok());
+  ASSERT_TRUE(fence(**host).ok());
+  lead(**host);
+  (*host)->news()->tell("on");
+  for (const auto& heard : heard_)
+    EXPECT_EQ(heard->wait_for(2), (std::vector<std::string>{"nobody leads", "news on"}));
+  // All is as before: another one may come, which hears of all.
+  (*host)->news()->dismiss(1, "the job goes on without it");
+  wait_for_ends(1);
+  const auto late = join(1, size_);
+  ASSERT_TRUE(late.ok()) << late.status();
+  ASSERT_TRUE(fence(**late).ok());
+  EXPECT_EQ((*late)->incarnation(), 1U);
+  EXPECT_EQ((*late)->get(3, "place").value(), "of 3");
+  EXPECT_EQ((*late)->get(0, "leader").value(), "here");
+  EXPECT_EQ(ends(), 1) << reason();
+  (*host)->news()->listen({});
+}
+
+TEST_F(NextLeaderTest, ItMayDieLikeTheOneBefore) {
+  begin_all({});
+  kill_all();
+  for (std::uint32_t before = 1; before < 3; ++before) {
+    Mortal next([&] {
+      const Joined mine = join(0, size_);
+      if (!mine.ok() || !fence(**mine).ok() || (*mine)->incarnation() != before) ::_exit(1);
+      (*mine)->news()->outlive_leader(patience_);
+      lead(**mine);
+      (*mine)->news()->tell("led by " + std::to_string(before));
+      ::pause();
+    });
+    EXPECT_EQ(heard_[0]->wait_for(2 * before).back(), "news led by " + std::to_string(before));
+    next.kill();
+    for (const auto& heard : heard_) EXPECT_EQ(heard->wait_for(2 * before + 1).back(), "nobody leads");
+  }
+  EXPECT_EQ(ends(), 0) << reason();
+}
+
+TEST_F(NextLeaderTest, WhoHasDiedMeanwhileIsGone) {
+  size_ = 5;
+  begin_all({4});
+  kill_all();
+  const auto host = join(0, size_);
+  // It was started again with rank 0, and has come before the others.
+  const auto another = join(4, size_);
+  ASSERT_TRUE(host.ok() && another.ok()) << host.status() << another.status();
+  ASSERT_TRUE(fence(**host).ok());
+  EXPECT_EQ((*host)->news()->returned().size(), 3U);
+  (*host)->news()->listen(at_host_.listener());
+  EXPECT_THAT(at_host_.wait_for(1), ::testing::ElementsAre("4 is gone"));
+  lead(**host);
+  (*host)->news()->dismiss(4, "the job goes on without it");
+  ASSERT_TRUE(fence(**another).ok());
+  EXPECT_EQ((*another)->incarnation(), 1U);
+  EXPECT_EQ((*another)->get(1, "place").value(), "of 1");
+  EXPECT_EQ(ends(), 0) << reason();
+  (*host)->news()->listen({});
+}
+
+TEST_F(NextLeaderTest, NotMoreThanHalfOfThemHaveNoLeader) {
+  size_ = 4;
+  patience_ = milliseconds(2500);
+  begin_all({3});
+  kill_all();
+  const auto host = join(0, size_);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const absl::Status met = (*host)->fence(milliseconds(5500), does_not_stop);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(met)) << met;
+  EXPECT_THAT(reason(),
+              HasSubstr("no other process has led the job in its place within 2 s (--leader-patience)"));
+  EXPECT_EQ(ends(), 2);
+}
+
+TEST_F(NextLeaderTest, WhoHasNobodyToWaitForEndsInTime) {
+  patience_ = milliseconds(1500);
+  begin_all({});
+  const auto since = std::chrono::steady_clock::now();
+  kill_all();
+  wait_for_ends(3);
+  EXPECT_THAT(reason(), HasSubstr("rank 0 (process"));
+  EXPECT_GE(std::chrono::steady_clock::now() - since, patience_);
+}
+
+/// Of a job of which one is left that waits, all are started again.
+TEST_F(NextLeaderTest, AFirstStartIsNotTakenForThatOfAnotherLeader) {
+  size_ = 3;
+  begin_all({2});
+  kill_all();
+  std::vector<std::unique_ptr<NetworkRendezvous>> anew;
+  for (std::uint32_t rank = 0; rank < size_; ++rank) anew.push_back(*join(rank, size_));
+  std::this_thread::sleep_for(milliseconds(600));  // the other one has come, too
+  meet({anew[0].get(), anew[1].get(), anew[2].get()});
+  for (const auto& each : anew) EXPECT_FALSE(each->is_late());
+  wait_for_ends(1);
+  EXPECT_EQ(reason(), "another job has begun where its rank 0 was");
+}
+
+/// Its connection has ended; nobody tells it that rank 0 lives.
+TEST_F(NextLeaderTest, WhoComesBackToTheSameOneIsOut) {
+  size_ = 3;
+  const auto host = join(0, size_);
+  const auto third = join(2, size_);
+  ASSERT_TRUE(host.ok() && third.ok());
+  transport::FaultProxy proxy(port_, {});
+  NetworkRendezvous::Options options = process(1, size_);
+  options.place.port = proxy.port();
+  const auto second = NetworkRendezvous::join(options, seconds(30), does_not_stop);
+  ASSERT_TRUE(second.ok()) << second.status();
+  Heard at_second;
+  Heard at_third;
+  std::vector<std::thread> beginning;
+  beginning.emplace_back([&] { begin(**host, &at_host_); });
+  beginning.emplace_back([&] { begin(**second, &at_second); });
+  beginning.emplace_back([&] { begin(**third, &at_third); });
+  for (std::thread& each : beginning) each.join();
+  proxy.spoil(0, transport::FaultProxy::Fault::kCut);
+  EXPECT_EQ(at_second.wait_for(1).back(), "nobody leads");
+  EXPECT_EQ(at_host_.wait_for(1).back(), "1 is gone");
+  wait_for_ends(1);
+  EXPECT_THAT(reason(), HasSubstr("rank 0 goes on without it"));
+  for (const auto* const each : {&*host, &*second, &*third}) (*each)->news()->listen({});
+}
+
+TEST_F(NextLeaderTest, OneThatHasLostMoreThanHalfAtOnceGivesUp) {
+  size_ = 5;
+  before_giving_up_ = milliseconds(500);
+  std::vector<std::unique_ptr<Mortal>> others;
+  for (std::uint32_t rank = 1; rank < size_; ++rank)
+    others.push_back(std::make_unique<Mortal>([&, rank] { live_as(rank); }));
+  const auto host = join(0, size_);
+  ASSERT_TRUE(host.ok()) << host.status();
+  begin(**host, &at_host_);
+  for (const std::uint32_t rank : {1U, 2U}) others[rank - 1]->kill();
+  EXPECT_EQ(at_host_.wait_for(2).size(), 2U);
+  for (const std::uint32_t rank : {1U, 2U}) (*host)->news()->dismiss(rank, "the job goes on");
+  std::this_thread::sleep_for(kLongerThanGrace);
+  EXPECT_EQ(ends(), 0) << "more than half are there: " << reason();
+  for (const std::uint32_t rank : {3U, 4U}) others[rank - 1]->kill();
+  EXPECT_EQ(at_host_.wait_for(4).size(), 4U);
+  for (const std::uint32_t rank : {3U, 4U}) (*host)->news()->dismiss(rank, "the job goes on");
+  wait_for_ends(1);
+  EXPECT_THAT(reason(), HasSubstr("rank 0 has lost more than half of the job's processes at once"));
+  (*host)->news()->listen({});
 }
 
 TEST_F(NetworkRendezvousTest, WhoSaysTooMuchEndsAll) {

@@ -206,6 +206,24 @@ TEST_P(HostsReplacementTest, AWorkerAndAServerMayDie) {
   EXPECT_THAT(said, HasSubstr("takes its place"));
 }
 
+/// The one that leads takes the place of one that led, and waits for one that takes the place of the worker.
+TEST_P(HostsReplacementTest, AWorkerAndTheLeaderMayDie) {
+  ASSERT_NO_FATAL_FAILURE(begin(4, {"--servers", "2", "--replicas", "1", "--consistency", "bsp"}));
+  if (network_ == nullptr) return;
+  const std::size_t rank = rank_of(1);
+  for (const std::size_t victim : {std::size_t{0}, rank}) processes_[victim]->signal(SIGKILL);
+  processes_[0] = start(0);
+  ASSERT_TRUE(processes_[0]->wait_for_output("the run waits 60 s for another process in its place"));
+  processes_[rank] = start(rank);
+  ASSERT_TRUE(processes_[0]->wait_for_output(has_come(1, *processes_[rank])));
+  ASSERT_TRUE(trains());
+  for (std::size_t each = 0; each < processes_.size(); ++each) {
+    const Ended ended = processes_[each]->wait();
+    EXPECT_EQ(ended.status, 0) << "rank " << each << ": " << ended.err;
+  }
+  for (const std::string& file : model()) EXPECT_NE(file, "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, HostsReplacementTest, ::testing::ValuesIn(stateless_trainings()),
                          [](const auto& training) { return training.param.application; });
 

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -154,7 +156,7 @@ class HostsFailoverTest : public HostsTest {
       EXPECT_EQ(ended.status, 0) << "rank " << rank << ": " << ended.err;
       if (rank == 0) {
         said = ended.out + ended.err;
-      } else {
+      } else if (!waits_for_leader_) {
         EXPECT_EQ(ended.err, "") << "rank " << rank;
       }
     }
@@ -170,7 +172,28 @@ class HostsFailoverTest : public HostsTest {
     return fmt::format("{} (rank {}, pid {} on ", what, rank, processes_[rank]->pid());
   }
 
+  /// Rank 0 dies, and some others with it; all are started again, and have what the others have.
+  void let_die_with_leader(const std::set<std::size_t>& others, const std::vector<std::string>& more = {}) {
+    waits_for_leader_ = true;
+    std::set<std::size_t> all = others;
+    all.insert(0);
+    for (const std::size_t rank : all) processes_[rank]->signal(SIGKILL);
+    for (const std::size_t rank : all) processes_[rank] = start(rank, more);
+    for (const std::size_t rank : all)
+      ASSERT_TRUE(wait_until([&] { return has_joined(rank) || !alive(processes_[0]->pid()); }))
+          << processes_[0]->wait().err;
+  }
+  /// Rank 0 says so, of the process that has the rank now.
+  [[nodiscard]] bool has_joined(std::size_t rank) const {
+    std::array<char, 256> host{};
+    EXPECT_EQ(::gethostname(host.data(), host.size() - 1), 0);
+    return processes_[0]->has_said(fmt::format("(rank {}, pid {} on {}) has all that server {} has", rank,
+                                               processes_[rank]->pid(), host.data(),
+                                               rank % kServersOfSmallTraining));
+  }
+
   std::chrono::milliseconds pause_{100};  ///< of each worker in each iteration
+  bool waits_for_leader_ = false;         ///< the others have something to say
   std::string place_;
   std::vector<std::unique_ptr<Program>> processes_;  ///< by rank
 };
@@ -226,6 +249,19 @@ TEST_P(HostsFailoverTest, AServerThatComesBackCanTakeThePlaceOfTheOther) {
                           HasSubstr("the run goes on with the last copy of server 1 (configuration 5)")));
 }
 
+/// Then the copy dies that has served meanwhile.
+TEST_P(HostsFailoverTest, WhoLeadsMayDieAndTakesUpAgain) {
+  pause_ = std::chrono::milliseconds(400);
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  ASSERT_NO_FATAL_FAILURE(let_die_with_leader({}));
+  processes_[2]->signal(SIGKILL);
+  const std::string said = end_without({2});
+  EXPECT_THAT(said, AllOf(HasSubstr("the process of server 0 was lost with rank 0"),
+                          HasSubstr("the run goes on with the last copy of server 0 (configuration 1002)"),
+                          HasSubstr("copy 1 of server 0 (rank 2"), HasSubstr("(configuration 1005)")));
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, HostsFailoverTest, ::testing::ValuesIn(small_trainings()),
                          ::testing::PrintToStringParamName());
 
@@ -234,7 +270,7 @@ class OneHostsFailoverTest : public HostsFailoverTest {};
 
 /// All processes of a host go on, and hear nothing of the others.
 TEST_P(OneHostsFailoverTest, AHostThatCannotBeReachedIsNotMissedAndEndsByItself) {
-  ASSERT_NO_FATAL_FAILURE(begin());
+  ASSERT_NO_FATAL_FAILURE(begin({"--leader-patience", "2"}));
   if (network_ == nullptr) return;
   network_->cut(1);
   EXPECT_THAT(end_without({1, 2}), HasSubstr("(configuration 3)"));
@@ -359,12 +395,56 @@ TEST_P(OneHostsFailoverTest, EndsWhenAllCopiesOfAServerAreDead) {
   }
 }
 
+TEST_P(OneHostsFailoverTest, AnotherServerMayDieWithWhoLeads) {
+  pause_ = std::chrono::milliseconds(400);
+  ASSERT_NO_FATAL_FAILURE(begin({"--tls"}));
+  if (network_ == nullptr) return;
+  ASSERT_NO_FATAL_FAILURE(let_die_with_leader({1}, {"--tls"}));
+  EXPECT_THAT(end_without({}),
+              AllOf(HasSubstr("the run goes on with the last copy of server 1 (configuration 1003)"),
+                    HasSubstr("4 of its processes are there")));
+}
+
+TEST_P(OneHostsFailoverTest, WhoLeadsMayDieAgainAndAgain) {
+  pause_ = std::chrono::milliseconds(500);
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  for (int i = 0; i < 2; ++i) ASSERT_NO_FATAL_FAILURE(let_die_with_leader({}));
+  EXPECT_THAT(end_without({}), HasSubstr("the run goes on with the last copy of server 0 (configuration 2"));
+}
+
+/// Both would decide.
+TEST_P(OneHostsFailoverTest, NobodyLeadsARunThatIsLed) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  if (network_ == nullptr) return;
+  const Ended another = start(0, {})->wait();
+  EXPECT_EQ(another.status, 2) << another.err;
+  EXPECT_THAT(another.err, HasSubstr(":7000"));
+  end_without({});
+}
+
+TEST_P(OneHostsFailoverTest, WithoutAnotherLeaderAllEndInTime) {
+  ASSERT_NO_FATAL_FAILURE(begin({"--leader-patience", "3"}));
+  if (network_ == nullptr) return;
+  const auto since = std::chrono::steady_clock::now();
+  processes_[0]->signal(SIGKILL);
+  for (std::size_t rank = 1; rank < kProcesses; ++rank) {
+    const Ended ended = processes_[rank]->wait();
+    EXPECT_NE(ended.status, 0);
+    EXPECT_THAT(ended.err, AllOf(HasSubstr("this process waits 3 s for another one in its place"),
+                                 HasSubstr("no other process has led the job in its place within 3 s")));
+  }
+  const auto took = std::chrono::steady_clock::now() - since;
+  EXPECT_GE(took, std::chrono::seconds(3));
+  EXPECT_LT(took, std::chrono::seconds(30));
+}
+
 TEST_P(OneHostsFailoverTest, EndsWhenAWorkerOrRankZeroDies) {
   for (const std::size_t victim : {5U, 0U}) {
     SCOPED_TRACE(victim);
     processes_.clear();
     std::filesystem::remove_all(saved());
-    ASSERT_NO_FATAL_FAILURE(begin());
+    ASSERT_NO_FATAL_FAILURE(begin({"--leader-patience", "0"}));
     if (network_ == nullptr) return;
     processes_[victim]->signal(SIGKILL);
     std::string said;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "cluster/account.hpp"
 #include "cluster/controller.hpp"
 #include "cluster/local_store.hpp"
 #include "cluster/order.hpp"
@@ -77,17 +78,35 @@ TEST(WordTest, SurvivesTheJourneyAndNothingElseDoes) {
 }
 
 TEST(OrderTest, SurvivesTheJourneyAndNothingElseDoes) {
-  for (const Order& order : {Order(BecomesCopy{3}), Order(IsNotNeeded{"\"even\"\n"}),
-                             Order(StartsAnother{4294967295}), Order(StepsAside{})}) {
+  for (const Order& order :
+       {Order(BecomesCopy{3}), Order(IsNotNeeded{"\"even\"\n"}), Order(StartsAnother{4294967295}),
+        Order(StepsAside{}), Order(HasLeader{.address = "10.0.0.1;7001", .machine = "\n"})}) {
     const auto back = decode_order(encode(order));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, order);
   }
-  for (const std::string text : {"", "[]", "{}", R"({"becomes a copy of":"1"})",
-                                 R"({"becomes a copy of":-1})", R"({"starts":4294967296})",
-                                 R"({"is not needed":1})", R"({"number":1,"servers":[["a"]],"joining":[]})"})
+  for (const std::string text :
+       {"", "[]", "{}", R"({"becomes a copy of":"1"})", R"({"becomes a copy of":-1})",
+        R"({"starts":4294967296})", R"({"is not needed":1})", R"({"is led from":"10.0.0.1;7001"})",
+        R"({"number":1,"servers":[["a"]],"joining":[]})"})
     EXPECT_THAT(std::string(decode_order(text).status().message()), HasSubstr("an order")) << text;
   EXPECT_FALSE(decode_order(std::string(60'000, '[')).ok());
+}
+
+TEST(AccountTest, SurvivesTheJourneyAndNothingElseDoes) {
+  const Account account{
+      .pid = 4711, .host = "node\n\"2", .machine = "m", .address = "", .configuration = kFirst};
+  const auto back = decode_account(encode(account));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, account);
+  const std::string configuration = encode(kFirst);
+  for (const std::string& text :
+       {std::string(), configuration, "{}\n" + configuration, "[]\n" + configuration,
+        R"({"pid":-1,"host":"a","machine":"b","address":"c"})" + ("\n" + configuration),
+        R"({"pid":1,"host":"a","machine":"b"})" + ("\n" + configuration),
+        std::string(R"({"pid":1,"host":"a","machine":"b","address":"c"})") + "\n{}"})
+    EXPECT_THAT(std::string(decode_account(text).status().message()), HasSubstr("what a process says"))
+        << text;
 }
 
 class StoredConfigurationTest : public ::testing::Test {

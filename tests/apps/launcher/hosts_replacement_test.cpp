@@ -21,6 +21,8 @@ class FakeMeeting final : public job::PeerNews {
  public:
   void listen(Listener to) override { listener = std::move(to); }
   void outlive(const std::vector<std::uint32_t>& ranks) override { outlived = ranks; }
+  void outlive_leader(std::chrono::milliseconds how_long) override { patience = how_long; }
+  std::vector<Returned> returned() override { return {}; }
   void tell(const std::string& /*news*/) override {}
   void tell_one(std::uint32_t /*rank*/, const std::string& /*news*/) override {}
   std::uint32_t keep_place() override { return 0; }
@@ -31,6 +33,7 @@ class FakeMeeting final : public job::PeerNews {
   void release(std::uint32_t /*rank*/) override {}
 
   Listener listener;
+  std::chrono::milliseconds patience{0};
   std::vector<std::uint32_t> outlived;
   std::vector<std::string> dismissed;
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/launcher/told_configuration.hpp"
+#include "cluster/account.hpp"
 #include "cluster/order.hpp"
 #include "cluster/word.hpp"
 
@@ -24,6 +25,8 @@ class FakeNews final : public job::PeerNews {
  public:
   void listen(Listener to) override { listener = std::move(to); }
   void outlive(const std::vector<std::uint32_t>& ranks) override { outlived = ranks; }
+  void outlive_leader(std::chrono::milliseconds how_long) override { patience = how_long; }
+  std::vector<Returned> returned() override { return {}; }
   void tell(const std::string& news) override { listener.on_news(news); }
   void say(const std::string& word) override { listener.on_word(speaker, word); }
   void dismiss(std::uint32_t rank, const std::string& why) override {
@@ -37,6 +40,7 @@ class FakeNews final : public job::PeerNews {
   std::uint32_t keep_place() override { return next_place++; }
 
   Listener listener;
+  std::chrono::milliseconds patience{0};
   std::uint32_t speaker = 5;  ///< whose words these are
   std::vector<std::uint32_t> outlived;
   std::vector<std::string> dismissed;
@@ -146,6 +150,100 @@ TEST_F(HostsSuccessionTest, GoesOnWithoutOneThatIsGone) {
   EXPECT_EQ(chains->servers[1][0].rank, 2U);
   EXPECT_EQ(chains->servers[1][0].copy, 1U);
   EXPECT_TRUE(absl::IsDataLoss(succession_->go_on_without(2, "").status()));
+}
+
+TEST_F(HostsSuccessionTest, WhatAProcessSaysToAnotherLeaderIsWhatItKnows) {
+  std::vector<std::string> heard;
+  told_.outlive_leader(
+      {.patience = std::chrono::seconds(7),
+       .own = {.pid = 4711, .host = "node2", .machine = "b", .address = {}, .configuration = {}},
+       .on_gone = [&] { heard.emplace_back("nobody leads"); },
+       .on_next = [&](const cluster::HasLeader& next) { heard.push_back(next.address + " leads"); }});
+  EXPECT_EQ(news_.patience, std::chrono::seconds(7));
+  EXPECT_EQ(told_.source()->longest_absence(), std::chrono::seconds(7));
+  EXPECT_EQ(source_->longest_absence(), std::chrono::seconds(0));
+  EXPECT_EQ(news_.listener.describe(), "") << "before there is a configuration nobody can go on";
+  told_.listens_at("place 1");
+  meet();
+  const auto account = cluster::decode_account(news_.listener.describe());
+  ASSERT_TRUE(account.ok()) << account.status();
+  EXPECT_EQ(account->pid, 4711U);
+  EXPECT_EQ(account->address, "place 1");
+  EXPECT_EQ(account->configuration, newest());
+  news_.listener.on_leader_gone();
+  news_.listener.on_news(cluster::encode(cluster::HasLeader{.address = "there", .machine = "c"}));
+  EXPECT_THAT(heard, ElementsAre("nobody leads", "there leads"));
+}
+
+/// The one that led was rank 0, and rank 2 is gone, too. Rank 7 was added, and was joining.
+class TakeOverTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<HostsSuccession>> take_over(
+      const std::vector<HostsSuccession::Survivor>& survivors) {
+    return HostsSuccession::take_over(chains_, hosts_, news_, survivors, newest_);
+  }
+
+  const RankChains chains_ = {{0, 3}, {1, 2}};
+  const std::vector<HostsSuccession::HostOfRank> hosts_ = {{"a", "node1"}, {"b", "node2"}, {"c", "node3"},
+                                                           {"c", "node3"}, {"a", "node1"}, {"a", "node1"}};
+  const cluster::Configuration newest_{
+      .number = 5, .servers = {{"place 0", "place 3"}, {"place 1", "place 2"}}, .joining = {"", "place 7"}};
+  FakeNews news_;
+};
+
+TEST_F(TakeOverTest, WhoIsLeftGoesOn) {
+  const auto taken = take_over({{.rank = 1, .address = "place 1", .host = hosts_[1]},
+                                {.rank = 3, .address = "place 3", .host = hosts_[3]},
+                                {.rank = 4, .address = "", .host = hosts_[4]},
+                                {.rank = 7, .address = "place 7", .host = hosts_[0]}});
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  HostsSuccession& succession = **taken;
+  ToldConfiguration told(chains_, news_, succession.listener());
+  FakeLeader leader(succession);
+  EXPECT_EQ(succession.copy_of(1)->copy, 0U);
+  EXPECT_EQ(succession.copy_of(3)->server, 0U);
+  EXPECT_EQ(succession.copy_of(3)->copy, 1U);
+  for (const std::uint32_t rank : {0U, 2U, 4U, 7U}) EXPECT_FALSE(succession.copy_of(rank)) << rank;
+  succession.go_on();
+  EXPECT_THAT(news_.outlived, ElementsAre(1, 2, 3, 7));
+  EXPECT_THAT(news_.dismissed, ElementsAre(HasSubstr("2: "), HasSubstr("7: "))) << "it had not joined";
+  const auto source = told.source();
+  source->poll(std::chrono::steady_clock::now());
+  EXPECT_EQ(source->newest().number, 1007U) << "none that the other one may have made";
+  EXPECT_THAT(source->newest().servers, ElementsAre(ElementsAre("place 3"), ElementsAre("place 1")));
+  EXPECT_THAT(source->newest().joining, IsEmpty());
+  succession.tell(leader);
+  EXPECT_THAT(
+      leader.lines,
+      ElementsAre("the process of server 0 was lost with rank 0, or while nobody led the run: the run "
+                  "goes on with the last copy of server 0 (configuration 1006)",
+                  HasSubstr("copy 1 of server 1 was lost with rank 0")));
+  // This process's own server joins, and may be lost again.
+  news_.speaker = 0;
+  news_.say(cluster::encode(cluster::Arrival{.pid = 4711, .host = "node9", .machine = "z"}));
+  succession.tell(leader);
+  EXPECT_THAT(leader.welcomed, ElementsAre("0: copy 2 of server 0 (rank 0, pid 4711 on node9)"));
+  told.listens_at("place 8");
+  told.join();
+  succession.tell(leader);
+  source->has_joined("place 8");
+  succession.tell(leader);
+  EXPECT_THAT(leader.joined, ElementsAre(0));
+  source->suspect("place 8", "it is busy");
+  succession.tell(leader);
+  EXPECT_THAT(leader.lost, ElementsAre(HasSubstr("0: shows no sign of life")));
+  EXPECT_TRUE(leader.next.ok()) << leader.next.status();
+  // Another one comes in the place of rank 2, and is a copy of the server that that one had.
+  news_.speaker = 2;
+  news_.say(cluster::encode(cluster::Arrival{.pid = 4712, .host = "node3", .machine = "c"}));
+  succession.tell(leader);
+  EXPECT_THAT(leader.welcomed.back(), HasSubstr("2: copy 3 of server 1 (rank 2"));
+}
+
+TEST_F(TakeOverTest, NotWithoutAServer) {
+  const auto taken = take_over({{.rank = 1, .address = "place 1", .host = hosts_[1]}});
+  EXPECT_TRUE(absl::IsDataLoss(taken.status())) << taken.status();
+  EXPECT_EQ(taken.status().message(), "server 0 is lost with all its copies");
 }
 
 TEST_F(HostsSuccessionTest, WhoIsSuspectedIsLostOnce) {

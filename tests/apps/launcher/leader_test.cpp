@@ -129,7 +129,66 @@ TEST_P(LeaderTest, HearsAllUntilTheyHaveEnded) {
   EXPECT_EQ(record_.iterations()[0].objectives.at("count"), 7);
   EXPECT_EQ(monitor_.printed(), std::vector<std::string>{"words"});
   leader_.reset();
-  worker->wait_for_end();
+  worker->wait_for_end(never);
+}
+
+/// Each hears all, whenever it was said.
+TEST_P(LeaderTest, AMemberMovesFromOneLeaderToTheNext) {
+  const auto server = connect(0);
+  transport::FaultProxy proxy(port(), {});
+  auto reached = link_of(address_of(proxy), 1, *secret_, encrypts_, std::chrono::seconds(30));
+  ASSERT_TRUE(reached.ok()) << reached.status();
+  LeaderLink& worker = **reached;
+  ASSERT_TRUE(worker.outlive_leader(secret_).ok());
+  const auto report = [&](std::int64_t iteration) {
+    job::IterationMessage message;
+    message.report = {.iteration = iteration, .items = 3, .seconds = 1, .sums = {{"count", 7}}};
+    worker.send(message);
+    worker.send(job::StatisticsMessage{.worker = 0, .seconds = static_cast<double>(iteration)});
+  };
+  report(1);
+  proxy.spoil(0, transport::FaultProxy::Fault::kCut);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!worker.lost() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(worker.lost());
+  pollfd told = {worker.descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&told, 1, 100), 0) << "it is not to end";
+  report(2);
+  worker.send(job::PrintMessage{"words"});
+  server->send(job::EndedMessage{0});
+  EXPECT_FALSE(end_of_run().ok()) << "this leader lives, and misses the worker";
+
+  RunRecord record(1, [](const auto& sums) { return sums; });
+  RunMonitor monitor(record, display_, nullptr);
+  auto next =
+      Leader::listen(true, {{"server 0 (rank 0)", true}, {"worker 0 (rank 1)", false}}, secret_, encrypts_);
+  ASSERT_TRUE(next.ok()) << next.status();
+  (*next)->begin_without({0});
+  std::thread leading([&] { (*next)->run(monitor); });
+  worker.follow((*next)->address(), true);
+  report(3);
+  worker.send(job::EndedMessage{0});
+  leading.join();
+  EXPECT_FALSE(worker.lost());
+  EXPECT_TRUE(monitor.failure().ok()) << monitor.failure();
+  EXPECT_EQ(record.iterations().size(), 3U);
+  EXPECT_EQ(record.workers()[0].so_far->seconds, 3) << "the newest one";
+  EXPECT_EQ(monitor.printed(), std::vector<std::string>{"words"});
+  next->reset();
+  EXPECT_TRUE(worker.wait_for_end(never));
+}
+
+TEST_P(LeaderTest, AMemberThatWaitsForALeaderMayBeToldToEnd) {
+  const auto server = connect(0);
+  const auto worker = connect(1);
+  ASSERT_TRUE(worker->outlive_leader(secret_).ok());
+  worker->leave_leader();
+  EXPECT_FALSE(worker->wait_for_end([begin = std::chrono::steady_clock::now()] {
+    return std::chrono::steady_clock::now() > begin + std::chrono::milliseconds(200);
+  }));
+  server->send(job::EndedMessage{0});
+  EXPECT_FALSE(end_of_run().ok());
 }
 
 TEST_P(LeaderTest, WhoGoesWithoutAWordIsNamedAndTheOthersAreToldToStop) {
@@ -437,12 +496,12 @@ TEST_P(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
 }
 
 TEST_P(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
-  survival_.losses.push_back({1, "shows no sign of life"});
+  survival_.losses.emplace_back(1, "shows no sign of life");
   step_until([&] { return !survival_.lost.empty(); });
   pollfd told = {links_[1]->descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&told, 1, 30'000), 1);
   EXPECT_FALSE(links_[1]->lost()) << "it must not take it for the leader's end";
-  EXPECT_TRUE(links_[1]->wait_for_end());
+  EXPECT_TRUE(links_[1]->wait_for_end(never));
   links_[1]->send(job::FailedMessage{absl::AbortedError("there is no place for me")});
   links_[1]->send(job::EndedMessage{1});
   links_[0]->send(job::EndedMessage{0});
