@@ -29,6 +29,7 @@
 #include "apps/launcher/host_run.hpp"
 #include "apps/launcher/launcher.hpp"
 #include "apps/launcher/memory_kills.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "base/printable.hpp"

@@ -187,7 +187,7 @@ TEST_F(ExperimentTest, FailoverKillsServersAndComparesModels) {
       folder_.path());
   ASSERT_EQ(ended.status, 0) << ended.err << ended.out;
   EXPECT_THAT(ended.out, AllOf(HasSubstr("held          expected: each of these runs trains the model"),
-                               HasSubstr("held          expected: whichever server process dies")));
+                               HasSubstr("held          expected: whichever process dies")));
   EXPECT_THAT(result("report.html"), HasSubstr("throughput over time"));
   const json runs = json::parse(result("numbers.json")).at("runs");
   ASSERT_GT(runs.size(), 1U);
