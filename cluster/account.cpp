@@ -9,9 +9,10 @@
 #include "cluster/json_fields.hpp"
 
 namespace verbena::cluster {
-namespace {
 
 using Json = nlohmann::json;
+
+namespace {
 
 constexpr const char* kOwnPid = "pid";
 constexpr const char* kOwnHost = "host";
