@@ -749,7 +749,10 @@ int ClusterProcess::lead(std::thread listening, int own_status) {
 
 /// The end of the run, in the other ranks.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
-  const auto is_ended = [this] { return cluster_.rendezvous.ends_this_process() || stopped(); };
+  // Only where the run goes on without this process rank 0 says nothing to it, and does well.
+  const auto is_ended = [this] {
+    return told_ != nullptr && (cluster_.rendezvous.ends_this_process() || stopped());
+  };
   const bool is_silent = !lost && !link_->wait_for_end(is_ended) && !is_ended();
   // Rank 0 would have printed what has happened. Now rank 1 prints it instead, and the other processes wait
   // for the same time once more, because mpirun kills the others when the first process fails.
