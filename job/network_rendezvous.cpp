@@ -431,7 +431,8 @@ class NetworkRendezvous::Host final : public Talk {
     std::uint32_t rank = 0;
     std::uint32_t incarnation = 0;
     std::string job;
-    Roster roster;  ///< the newest one that it knows
+    std::uint32_t led_by = 0;  ///< which rank 0 it has followed: how many had been before that one
+    Roster roster;             ///< the newest one that it knows
     std::string word;
   };
 
@@ -547,9 +548,10 @@ class NetworkRendezvous::Host final : public Talk {
     const auto rank = number_in(object, "back");
     const auto incarnation = number_in(object, "incarnation");
     const auto job = text_in(object, "job");
+    const auto led_by = number_in(object, "led_by");
     const auto word = text_in(object, "word");
     const auto roster = object.contains("roster") ? roster_in(object["roster"]) : std::nullopt;
-    const bool is_possible = rank && *rank > 0 && incarnation && job && word && roster &&
+    const bool is_possible = rank && *rank > 0 && incarnation && job && led_by && word && roster &&
                              number_in(object, "size") == options_.size &&
                              (roster->places.empty() || roster->places.size() >= options_.size);
     if (!is_possible || board_.have_met()) {
@@ -572,6 +574,7 @@ class NetworkRendezvous::Host final : public Talk {
                          .rank = *rank,
                          .incarnation = *incarnation,
                          .job = *job,
+                         .led_by = *led_by,
                          .roster = *roster,
                          .word = *word});
     return true;
@@ -661,7 +664,12 @@ class NetworkRendezvous::Host final : public Talk {
                       .is_dismissed = !roster.places[rank].is_taken || rank >= options_.size,
                       .incarnation = roster.places[rank].incarnation};
     }
-    seats_[0] = {.has_come = true, .has_spoken = true, .incarnation = roster.places[0].incarnation + 1};
+    // One that has led for a moment only may have told nobody of its roster, but more than half of it.
+    std::uint32_t last_leader = roster.places[0].incarnation;
+    for (const Returned& one : returned_) {
+      if (one.job == job_) last_leader = std::max(last_leader, one.led_by);
+    }
+    seats_[0] = {.has_come = true, .has_spoken = true, .incarnation = last_leader + 1};
     for (Returned& one : returned_) {
       if (one.job != job_ || !roster.has(one.rank, one.incarnation)) {
         send_away(std::move(one.wire), "rank 0 goes on without it");
@@ -671,7 +679,7 @@ class NetworkRendezvous::Host final : public Talk {
       seat.has_left = seat.is_dismissed = false;
       seat.has_spoken = true;
       seat.wire = std::move(one.wire);
-      seat.wire->say(line_of({{"leads", true}}));
+      seat.wire->say(line_of({{"leads", seats_[0].incarnation}}));
       have_returned_.push_back({.rank = one.rank, .described = std::move(one.word)});
     }
     returned_.clear();
@@ -1018,7 +1026,8 @@ class NetworkRendezvous::Guest final : public Talk {
       wire_->say(line_of({{"knows", roster_.number}}));
     } else if (object.is_object() && object.contains("recall")) {
       wire_->say(notes_.lines());
-    } else if (object.is_object() && object.contains("leads")) {
+    } else if (const auto leader = number_in(object, "leads")) {
+      led_by_ = *leader;
       away_since_.reset();
       is_connected_again_ = false;
       wire_->say(std::exchange(unsaid_, {}));
@@ -1069,6 +1078,7 @@ class NetworkRendezvous::Guest final : public Talk {
                           {"size", options_.size},
                           {"incarnation", incarnation_},
                           {"job", job_},
+                          {"led_by", led_by_},
                           {"roster", json_of(roster_)},
                           {"word", listener_.describe ? listener_.describe() : std::string()}}));
     }
@@ -1087,7 +1097,8 @@ class NetworkRendezvous::Guest final : public Talk {
 
   std::optional<Wire> wire_;
   std::string job_;
-  Roster roster_;  ///< the newest that rank 0 has told; empty: none
+  std::uint32_t led_by_ = 0;  ///< which rank 0 this is: how many have been before it
+  Roster roster_;             ///< the newest that rank 0 has told; empty: none
   // While there is no rank 0:
   std::optional<TimePoint> away_since_;
   std::string lost_leader_;   ///< who is gone, and why

@@ -3,7 +3,7 @@
 // notice when one dies. They speak as fence_board.hpp has it, and:
 //
 //   a process   {"rank": r, "size": n}  first
-//               {"back": r, "size": n, "incarnation": i, "job": id, "roster": …, "word": text}
+//               {"back": r, "size": n, "incarnation": i, "job": id, "led_by": l, "roster": …, "word": text}
 //                                       first, of one whose rank 0 is gone: it looks for another one
 //               {"knows": n}            that roster
 //               {"joins": true, "size": n}  first, of one that is added while the job runs
@@ -13,7 +13,7 @@
 //   rank 0      {"job": id}             at first: which job it is of all that meet at this address
 //               {"roster": …}           the job's processes (roster.hpp)
 //               {"recall": true}        to one that is back: it is to say what was told at fences
-//               {"leads": true}         to those who are back: from now on this is rank 0
+//               {"leads": l}            to those who are back: from now on this is rank 0, after l others
 //               {"place": r}            to a process that is added: its rank
 //               {"late": n}             to the n-th process that comes in the place of the first one of its
 //                                       rank; 1 to one that is added
