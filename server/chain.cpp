@@ -13,9 +13,7 @@
 namespace verbena::server {
 namespace {
 
-/// An attempt to reach the one before in the chain: short, for a configuration may say that there is another
-/// one.
-constexpr auto kAttempt = std::chrono::milliseconds(50);
+/// To reach the one before in the chain.
 constexpr auto kBetweenAttempts = std::chrono::milliseconds(20);
 /// To one that was lost: most likely it is gone for good, and whoever tries to reach it has no time for
 /// others.
@@ -234,6 +232,7 @@ void Chain::adopt(const cluster::Configuration& newest) {
   const std::string after = here + 1 == chain.end() ? "" : *(here + 1);
   if (std::exchange(predecessor_address_, before) != before) {
     next_attempt_ = transport::TimePoint::min();  // it may be there, other than the one that is gone
+    attempt_ = {};
     // What was kept of the one before counts here, as what lies in its ring.
     if (has_image_) go_by_backlog(SIZE_MAX);
     // What the one before has sent after this is heard by nobody: its workers say it again.
@@ -268,6 +267,13 @@ bool Chain::have_all_come() const {
                      [](const Peer* worker) { return worker->left || worker->pid != 0; });
 }
 
+/// Others that wait for this copy must not take it for silent.
+transport::Duration Chain::longest_attempt() const {
+  constexpr std::chrono::milliseconds kLongest(1000);
+  const std::chrono::milliseconds silence(options_.silence_timeout_ms);
+  return silence.count() == 0 ? kLongest : std::min(kLongest, silence / 4);
+}
+
 void Chain::connect() {
   const transport::TimePoint now = transport_.now();
   if (now < next_attempt_) return;
@@ -275,8 +281,9 @@ void Chain::connect() {
   // What this copy says to have counts for the one that it will follow, as the credit of a ring does: so all
   // copies after this one have it, and whoever reads here finds it.
   if (!host_.has_used_all() || !backlog_.empty()) return;
-  auto connection = transport_.connect(predecessor_address_, now + kAttempt);
+  auto connection = transport_.connect(predecessor_address_, now + attempt_.next());
   if (!connection.ok()) {
+    attempt_.failed(connection.status(), longest_attempt());
     if (waits_since_ == transport::TimePoint::max()) {
       waits_since_ = now;
       waits_for_ = fmt::format("the copy at {}", predecessor_address_);
@@ -290,6 +297,7 @@ void Chain::connect() {
   if (!ring.ok()) return host_.fail(ring.status());
   peer.inbox = *std::move(ring);
   predecessor_ = &peer;
+  attempt_ = {};
   follows_ = false;
   waits_since_ = transport::TimePoint::max();
   const auto heartbeat = host_.grant_heartbeat(*peer.connection);

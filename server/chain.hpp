@@ -44,6 +44,7 @@
 #include "server/image.hpp"
 #include "server/log.hpp"
 #include "server/peer.hpp"
+#include "transport/attempt_limit.hpp"
 #include "transport/transport.hpp"
 #include <verbena/server.hpp>
 
@@ -125,6 +126,7 @@ class Chain {
   void follow_configuration();
   void adopt(const cluster::Configuration& newest);
   void connect();
+  [[nodiscard]] transport::Duration longest_attempt() const;
   void watch_follower(transport::TimePoint now);
   void check_patience(transport::TimePoint now);
   void lose_follower();
@@ -174,6 +176,7 @@ class Chain {
   bool follows_ = false;             ///< the predecessor has said that it does
   transport::TimePoint next_watch_ = transport::TimePoint::min();
   transport::TimePoint next_attempt_ = transport::TimePoint::min();
+  transport::AttemptLimit attempt_;  ///< to connect to the predecessor
   /// Since when this server waits for a configuration, or for its neighbours; max(): it does not.
   transport::TimePoint waits_since_ = transport::TimePoint::max();
   std::string waits_for_;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
-#include "transport/refusal.hpp"
+#include "transport/attempt_limit.hpp"
 #include "worker/joining.hpp"
 #include "worker/session_core.hpp"
 #include "worker/table_core.hpp"
@@ -16,14 +16,12 @@
 namespace verbena::worker {
 namespace {
 
-/// An attempt to connect is short: a configuration may come meanwhile in which the server is elsewhere.
-constexpr auto kAttempt = std::chrono::milliseconds(50);
 constexpr auto kBetweenAttempts = std::chrono::milliseconds(5);
 /// To the process that was lost, if another one may have its place.
 constexpr auto kBeforeTheFirstAttempt = std::chrono::milliseconds(20);
-/// To a server that is nowhere else, and perhaps on a host that is far away, since nobody there answers, each
-/// one takes twice as long as the one before: who waits for it has no time for others.
-constexpr transport::Duration kLongestAttempt = std::chrono::seconds(1);
+/// To where a server was lost that has copies: a configuration may come meanwhile in which another one
+/// serves.
+constexpr transport::Duration kLongestAttemptToTheSame = std::chrono::milliseconds(100);
 /// To the process that was lost, if it has copies: most likely it is gone for good.
 constexpr auto kBetweenAttemptsToTheSame = std::chrono::milliseconds(100);
 
@@ -116,14 +114,16 @@ void Mending::doubt() {
 absl::StatusOr<std::unique_ptr<transport::Connection>> Mending::connect_to(std::uint32_t server,
                                                                            transport::TimePoint deadline) {
   transport::Transport& transport = *session_.transport_;
+  transport::AttemptLimit attempt;
   for (;;) {
     source_->poll(transport.now());
     take_newest();
     if (addresses_[server].empty()) return absl::DataLossError("no copy of it is left");
     const transport::TimePoint now = transport.now();
     auto connection =
-        transport.connect(addresses_[server], std::min<transport::TimePoint>(deadline, now + kAttempt));
+        transport.connect(addresses_[server], std::min<transport::TimePoint>(deadline, now + attempt.next()));
     if (connection.ok()) read_[server] = addresses_[server];
+    if (!connection.ok()) attempt.failed(connection.status());
     if (connection.ok() || now >= deadline) return connection;
     transport.wait(std::min<transport::TimePoint>(deadline, now + kBetweenAttempts));
   }
@@ -153,7 +153,7 @@ bool Mending::lose(ServerLink& link, const std::string& why, bool has_ended) {
   // One that has stepped aside may be there for a moment, and answer nobody. Word of that comes soon.
   const bool may_have_left = has_copies() && !source_->ends_who_is_left_out();
   link.next_attempt = may_have_left ? session_.now() + kBeforeTheFirstAttempt : transport::TimePoint::min();
-  link.attempt = kAttempt;
+  link.attempt = {};
   // The checkpoint that it asks for fails with the link.
   std::erase_if(link.unsaid, [](const protocol::ControlMessage& message) {
     return std::holds_alternative<protocol::SaveRows>(message);
@@ -332,10 +332,14 @@ bool Mending::reconnect(ServerLink& link) {
   if (is_still_reading(link)) return false;
   const std::string address = address_to_try(link);
   if (address.empty()) return false;
-  auto connection = session_.transport_->connect(address, session_.now() + link.attempt);
+  if (std::exchange(link.attempted_address, address) != address) link.attempt = {};
+  auto connection = session_.transport_->connect(address, session_.now() + link.attempt.next());
   if (!connection.ok()) {
-    const bool is_silent = !transport::is_refusal(connection.status());
-    if (!has_copies() && is_silent) link.attempt = std::min(2 * link.attempt, kLongestAttempt);
+    if (has_copies() && address == link.lost_address) {
+      link.attempt.failed(connection.status(), kLongestAttemptToTheSame);
+    } else {
+      link.attempt.failed(connection.status());
+    }
     link.next_attempt = std::max(link.next_attempt, session_.now() + kBetweenAttempts);
     return false;
   }

@@ -14,6 +14,7 @@
 
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
+#include "transport/attempt_limit.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/message_outbox.hpp"
 #include "transport/message_ring.hpp"
@@ -112,7 +113,8 @@ struct ServerLink {
   transport::Duration lost_for{0};        ///< since lost_at
   transport::Duration unanswered_for{0};  ///< by the process that is to serve now
   transport::TimePoint next_attempt;
-  transport::Duration attempt{0};  ///< how long it takes
+  transport::AttemptLimit attempt;  ///< to reach attempted_address
+  std::string attempted_address;
   std::string lost_address;
   std::deque<protocol::ControlMessage> unsaid;       ///< what the server is to be told when it is kUp
   std::unique_ptr<transport::HeartbeatWatch> watch;  ///< once welcomed; outlives the connection

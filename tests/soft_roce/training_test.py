@@ -1,6 +1,7 @@
 """Whole jobs over two virtual machines, with a server and a worker on each. Workers read what the model promises.
 BSP trains to the same bits as over shared memory on this host. Rows move between the machines while they are
-trained. If the cable is pulled or a machine dies, every remaining process ends and says why."""
+trained. A copy takes the place of a server that dies or is stopped. If the cable is pulled or a machine dies, every
+remaining process of a job without copies ends and says why."""
 
 import pathlib
 import random
@@ -24,6 +25,7 @@ LOCALIZE = ("--allocation=localize",)
 INTENT = ("--allocation=intent",)
 SHORT = "--iterations=6"
 LONG = "--iterations=16"
+LONGER = "--iterations=60"  # some seconds
 SLOW_NETWORK = "--network=latency=1ms,bandwidth=1Gb/s,hosts=nodes"  # like the emulated one
 ENDLESS = "--iterations=1000000"
 JOB_DEADLINE_S = 120
@@ -174,6 +176,50 @@ class TrainingTest(case.PairCase):
                 # There is little data, and workers do not wait for each other, so no two runs are alike. On
                 # one host without a network, workers learn more from each other, sometimes a quarter more.
                 self.check_comes_near("train_loss", 0.3, WORD2VEC, SHORT, *allocation, here=[SLOW_NETWORK])
+
+    def start_with_copies(self, application, *options):
+        """Starts a job whose processes meet at an address, with a copy of each server on the other machine. Returns
+        them by rank when they train: two servers, two copies, two workers."""
+        self.addresses()  # a new port
+        for node in self.nodes:
+            node.run("umask 077; echo a-secret-of-all-of-this-job > /secret", shown=False)
+        job = ["verbena", "run", *application, "--servers=2", "--workers=2", "--replicas=1", "--processes=6",
+               f"--rendezvous={self.nodes[0].address()}:{self.port}", "--secret-file=/secret", "--transport=verbs",
+               "--output=/models/model", *options]
+        processes = [self.nodes[rank % 2].start([*job, f"--process={rank}"]) for rank in range(6)]
+        processes[0].wait_for(rf"{application[0]} \d+/", JOB_DEADLINE_S)
+        return processes
+
+    def check_goes_on(self, processes, expected=None):
+        """`expected`: the model's files."""
+        for process in processes:
+            self.assertEqual(process.wait(JOB_DEADLINE_S), 0, process.text())
+        for name, content in (expected or {}).items():
+            self.assertTrue(self.nodes[0].read_file(f"/models/{name}") == content, f"{name} differs")
+        self.nodes[0].run("rm -r /models && mkdir /models", shown=False)
+
+    def test_5_a_copy_serves_when_a_server_dies(self):
+        _, expected = self.trained_here(LDA, LONGER)
+        processes = self.start_with_copies(LDA, LONGER)
+        begin = time.monotonic()
+        processes[1].kill()
+        processes[0].wait_for("the run goes on with the last copy of server 1", JOB_DEADLINE_S)
+        print(f"killed server: a copy serves after {time.monotonic() - begin:.1f} s")
+        self.check_goes_on([process for process in processes if process is not processes[1]], expected)
+
+    def test_5_a_server_that_was_stopped_does_no_harm(self):
+        """The kernel serves its memory all the while. Under sequential consistency workers read it in place."""
+        for application, is_exact in ((LDA, True), ([*MF, "--consistency=sequential", "--allocation=static"], False)):
+            with self.subTest(application=application[0]):
+                expected = self.trained_here(application, LONGER)[1] if is_exact else None
+                processes = self.start_with_copies(application, LONGER)
+                stopped = processes[1]
+                stopped.signal("STOP")
+                processes[0].wait_for("the run goes on with the last copy of server 1", JOB_DEADLINE_S)
+                stopped.signal("CONT")
+                self.assertNotEqual(stopped.wait(JOB_DEADLINE_S), 0)
+                self.assertIn("its job goes on without it", stopped.text())
+                self.check_goes_on([process for process in processes if process is not stopped], expected)
 
     def start_endless(self):
         """Starts a job that does not end by itself, and returns its processes when it trains."""

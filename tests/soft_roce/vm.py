@@ -137,6 +137,11 @@ class Job:
             raise Failure(f"{self} ended with status {self.status} and without '{pattern}':\n{self.text()}")
         return found[0]
 
+    def signal(self, name):
+        """To the job and all that it has started."""
+        self.machine.lab.until(lambda: self.process_id is not None, CONTROL_DEADLINE_S, f"start of {self}", self.machine)
+        self.machine.run(f"kill -{name} -{self.process_id}", shown=False)
+
     def kill(self):
         """Kills the job and all that it has started. Returns when they are gone."""
         if self.status is not None or not self.machine.alive():

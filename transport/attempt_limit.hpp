@@ -1,0 +1,32 @@
+// How long an attempt to connect may take, for those who try again and again and have no time for others
+// meanwhile. Short at first, for the other side may be gone, or another process may come in its place. If it
+// is silent, the next one takes twice as long: far hosts, a subnet manager that all ask at once, and emulated
+// devices need more time, and would never be reached else.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/status/status.h"
+#include "transport/refusal.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::transport {
+
+/// A value, to be copied; one for each address that is tried.
+class AttemptLimit {
+ public:
+  [[nodiscard]] Duration next() const { return limit_; }
+  /// One has failed, by an error of Transport::connect(). The next ones take `longest` at most, which may
+  /// differ from call to call.
+  void failed(const absl::Status& error, Duration longest = kLongest) {
+    if (!is_refusal(error)) limit_ = std::max(kShortest, std::min(2 * limit_, longest));
+  }
+
+ private:
+  static constexpr Duration kShortest = std::chrono::milliseconds(50);
+  static constexpr Duration kLongest = std::chrono::seconds(1);
+  Duration limit_ = kShortest;
+};
+
+}  // namespace verbena::transport
