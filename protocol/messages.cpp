@@ -796,15 +796,6 @@ absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes,
   return absl::OkStatus();
 }
 
-absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, const HashedKeys& keys) {
-  RETURN_IF_ERROR(check_record_count(message, stride_bytes));
-  for (std::size_t i = 0; i < message.header.count; ++i) {
-    const Key key = record_key(message.payload, stride_bytes, i);
-    if (!keys.has(key)) return wrong_record(key, keys);
-  }
-  return absl::OkStatus();
-}
-
 static absl::Status check_key_count(const BulkMessage& message) {
   if (message.payload.size() == message.header.count * sizeof(Key)) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -533,8 +533,7 @@ absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes,
 /// `count` keys that all lie in `range`.
 absl::Status check_keys(const BulkMessage& message, KeyRange range);
 
-// The same for keys of a sparse table.
-absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, const HashedKeys& keys);
+/// The same for a sparse table.
 absl::Status check_keys(const BulkMessage& message, const HashedKeys& keys);
 
 /// The error for a record with a key that is not in `range`, or `keys`.

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -27,6 +28,13 @@
 namespace verbena::protocol {
 
 inline constexpr std::string_view kAddition = "add";
+
+/// A row, what the rule keeps of it, and an update of it.
+struct RuleStep {
+  std::byte* row = nullptr;
+  std::byte* state = nullptr;
+  const std::byte* update = nullptr;
+};
 
 /// A rule bound to rows of one type and width. A small value, to be copied.
 class UpdateRule {
@@ -67,6 +75,11 @@ class UpdateRule {
     visit_value_type(type_, [&]<class Value>() {
       base::add_words(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width_);
     });
+  }
+  /// All of them, in their order. REQUIRES: !is_addition(), for which there is base::add_rows()
+  void apply(std::span<const RuleStep> steps) const {
+    for (const RuleStep& step : steps)
+      functions_.apply(step.row, step.state, step.update, width_, constants_.data());
   }
   /// The row has been set to other values: what is kept of it becomes what goes with them.
   void adopt(const std::byte* row, std::byte* state) const {

@@ -43,10 +43,6 @@ class DenseShard final : public FixedShard {
   RowBooks books;
 
  private:
-  [[nodiscard]] absl::Status check_records_of(std::uint32_t lane,
-                                              const protocol::BulkMessage& message) const override {
-    return protocol::check_records(message, stride_bytes, lanes[lane]);
-  }
   [[nodiscard]] absl::Status check_keys_of(std::uint32_t lane,
                                            const protocol::BulkMessage& message) const override {
     return protocol::check_keys(message, lanes[lane]);

@@ -72,9 +72,7 @@ class FixedShard : public TableShard {
   /// The updates of the task, and the list of keys that they name, or are to name; nullptr: none.
   absl::StatusOr<KeyList> check_updates(const Sender& sender, const LaneTask& task, ShardHost& host);
   absl::StatusOr<KeyList> check_packed(const Sender& sender, const LaneTask& task, ShardHost& host);
-  /// The records, or the keys, of the message are all of the lane.
-  [[nodiscard]] virtual absl::Status check_records_of(std::uint32_t lane,
-                                                      const protocol::BulkMessage& message) const = 0;
+  /// The keys of the message are all of the lane.
   [[nodiscard]] virtual absl::Status check_keys_of(std::uint32_t lane,
                                                    const protocol::BulkMessage& message) const = 0;
   [[nodiscard]] virtual absl::Status check_key_of(std::uint32_t lane, Key key) const = 0;

@@ -32,6 +32,25 @@ namespace {
 /// What a lane throws when it cannot go on; poll() catches it.
 struct Stopped {
   absl::Status why;
+  std::optional<std::uint32_t> culprit = {};  ///< the worker whose fault it is
+};
+
+/// A worker has sent what it must not.
+[[noreturn]] void refuse(const protocol::PushOrigin& origin, absl::Status why) {
+  throw Stopped{std::move(why), origin.worker};
+}
+
+/// What there is to do with the rows of some records.
+template <class Step>
+class Group {
+ public:
+  void clear() { count_ = 0; }
+  void add(const Step& step) { steps_[count_++] = step; }
+  [[nodiscard]] std::span<const Step> all() const { return std::span(steps_).first(count_); }
+
+ private:
+  std::array<Step, base::kKeysTogether> steps_;
+  std::size_t count_ = 0;
 };
 
 /// For a row that a worker has never had: all that the row holds is new.
@@ -46,10 +65,9 @@ constexpr int kTasksPerPoll = 16;
 constexpr std::size_t kPrefetchRecords = 4;
 /// Of how many records the rows are fetched while others are added to theirs; of long rows, of so many as
 /// have so many bytes.
-constexpr std::size_t kAddedTogether = 32;
+constexpr std::size_t kRowsTogether = 32;
 constexpr std::size_t kBytesTogether = 2048;
-/// For a key of a call: how many keys ahead its place in the index is fetched. And its row, also for records
-/// that name their rows.
+/// For a key of a call: how many keys ahead its place in the index is fetched, and its row.
 constexpr std::size_t kIndexAhead = 32;
 constexpr std::size_t kRowAhead = 16;
 /// How many values of rows, or how many rows, a call looks at in a poll: some tens of microseconds.
@@ -81,6 +99,7 @@ bool Lane::poll() {
         absl::ResourceExhaustedError("the system has no memory left for updates that wait, or to count keys");
   } catch (Stopped& stopped) {
     failure_ = std::move(stopped.why);
+    culprit_ = stopped.culprit;
   }
   has_failed_.store(true, std::memory_order_release);
   return true;
@@ -345,105 +364,142 @@ void Lane::apply_packed(const LaneTask& task, Worker& worker) {
 
 void Lane::apply_records(Table& table, std::size_t records, std::span<const std::byte> payload,
                          const protocol::PushOrigin& origin) {
-  if (table.part.sparse == nullptr) {
-    apply_dense(table, records, payload);
-  } else {
-    apply_sparse(table, records, payload, origin);
-  }
+  apply_in_groups(table, payload, [&](const auto& note, const auto& take) {
+    const RecordKeys keys{.payload = payload, .count = records, .origin = origin};
+    const auto fetch = [rows = table.part.rows](Row row) { rows->prefetch(row); };
+    find_rows(table, keys, fetch, note, take);
+  });
 }
 
 /// REQUIRES: the table is sparse, and has these rows.
 void Lane::apply_by_row(Table& table, std::size_t records, std::span<const std::byte> payload,
                         const protocol::PushOrigin& origin) {
+  SparsePart& part = *table.part.sparse;
   const std::size_t stride = table.shard->stride_bytes;
-  const auto row_of_record = [&](std::size_t i) { return Row{protocol::record_key(payload, stride, i)}; };
-  for (std::size_t i = 0; i < records; ++i) {
-    if (i + kRowAhead < records) table.part.sparse->prefetch(row_of_record(i + kRowAhead));
-    const std::byte* const update = protocol::record_values(payload, stride, i);
-    if (!table.evicts || table.part.sparse->key_of(row_of_record(i)) != kNoKey) [[likely]] {
-      apply_to(table, row_of_record(i), update);
-    } else if (const std::optional<Row> row =
-                   row_to_change(table, pushed_key(table, row_of_record(i)), origin)) {
-      apply_to(table, *row, update);
+  apply_in_groups(table, payload, [&](const auto& note, const auto& take) {
+    Group<decltype(note(Row{}, 0))> group;
+    const auto named = [&](std::size_t i) { return Row{protocol::record_key(payload, stride, i)}; };
+    const auto fetch = [&](std::size_t begin) {
+      const std::size_t end = std::min(begin + kRowsTogether, records);
+      for (std::size_t i = begin; i < end; ++i) part.prefetch(named(i));
+    };
+    fetch(0);
+    for (std::size_t begin = 0; begin < records; begin += kRowsTogether) {
+      fetch(begin + kRowsTogether);
+      group.clear();
+      for (std::size_t i = begin; i < std::min(begin + kRowsTogether, records); ++i) {
+        const bool is_there = !table.evicts || part.key_of(named(i)) != kNoKey;
+        const std::optional<Row> row =
+            is_there ? named(i) : row_to_change(table, pushed_key(table, named(i)), origin);
+        if (row) group.add(note(*row, i));
+      }
+      take(group.all());
     }
-  }
+  });
 }
 
-void Lane::apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload) {
-  if (table.rule.is_addition() && !table.measured) [[likely]] {
-    visit_value_type(table.rule.type(), [&]<class Value>() { add_dense<Value>(table, records, payload); });
+/// What the rule does with records whose rows `find` finds: find(note, take), as find_rows() does.
+template <class Find>
+void Lane::apply_in_groups(Table& table, std::span<const std::byte> payload, const Find& find) {
+  const StoredRows& rows = *table.part.rows;
+  const std::size_t stride = table.shard->stride_bytes;
+  if (table.measured) [[unlikely]] {
+    struct Change {
+      Row row;
+      const std::byte* update;
+    };
+    find(
+        [&](Row row, std::size_t i) {
+          begin_change(table, row);
+          return Change{row, protocol::record_values(payload, stride, i)};
+        },
+        [&](std::span<const Change> changes) {
+          for (const Change& change : changes) apply_and_measure(table, change.row, change.update);
+        });
     return;
   }
-  const std::size_t stride = table.shard->stride_bytes;
-  const LanePart& part = table.part;
-  for (std::size_t i = 0; i < records; ++i) {
-    if (i + kPrefetchRecords < records) {
-      const Key ahead = protocol::record_key(payload, stride, i + kPrefetchRecords);
-      if (part.keys.contains(ahead)) part.rows->prefetch(part.range.row_of(ahead));
-    }
-    const Key key = protocol::record_key(payload, stride, i);
-    // The key was checked when it came, but the worker can still write there: the key that is used must be
-    // the one that is checked here.
-    if (!part.keys.contains(key)) [[unlikely]]
-      continue;
-    apply_to(table, part.range.row_of(key), protocol::record_values(payload, stride, i));
+  if (!table.rule.is_addition()) {
+    find(
+        [&](Row row, std::size_t i) {
+          begin_change(table, row);
+          return protocol::RuleStep{.row = rows.values(row),
+                                    .state = rows.state(row),
+                                    .update = protocol::record_values(payload, stride, i)};
+        },
+        [&](std::span<const protocol::RuleStep> steps) { table.rule.apply(steps); });
+    return;
+  }
+  visit_value_type(table.rule.type(), [&]<class Value>() {
+    using Addition = base::RowAddition<Value>;
+    find(
+        [&](Row row, std::size_t i) {
+          begin_change(table, row);
+          return Addition{
+              .to = reinterpret_cast<Value*>(rows.values(row)),
+              .update = reinterpret_cast<const Value*>(protocol::record_values(payload, stride, i))};
+        },
+        [&](std::span<const Addition> additions) { base::add_rows(additions, table.rule.width()); });
+  });
+}
+
+/// Finds the rows of records, in their order and by groups, so that the rows of a group come from memory
+/// together. `fetch(row)` begins that, `note(row, i)` says what there is to do with the row of record i, and
+/// `take` is given what was said for a group. A record whose key has no row, and gets none, is left out.
+template <class Fetch, class Note, class Take>
+void Lane::find_rows(Table& table, const RecordKeys& keys, const Fetch& fetch, const Note& note,
+                     const Take& take) {
+  if (table.part.sparse == nullptr) {
+    find_dense(table, keys, fetch, note, take);
+  } else {
+    find_sparse(table, keys, note, take);
   }
 }
 
-/// As apply_dense(), where nothing has to be known of one record before the next one: the records of a group
-/// are looked at, and their rows fetched, while those of the group before it are added, in their order.
-template <class Value>
-void Lane::add_dense(Table& table, std::size_t records, std::span<const std::byte> payload) {
-  struct Group {
-    std::array<base::RowAddition<Value>, kAddedTogether> additions;
-    std::size_t count = 0;
-  };
+/// Nothing has to be known of one record before the next one: those of a group are looked at while the rows
+/// of the group before it, which have come meanwhile, are used.
+template <class Fetch, class Note, class Take>
+void Lane::find_dense(const Table& table, const RecordKeys& keys, const Fetch& fetch, const Note& note,
+                      const Take& take) {
   const std::size_t stride = table.shard->stride_bytes;
-  const std::size_t together = std::clamp<std::size_t>(kBytesTogether / stride, 1, kAddedTogether);
+  const std::size_t together = std::clamp<std::size_t>(kBytesTogether / stride, 1, kRowsTogether);
   const LanePart part = table.part;
-  const StoredRows& rows = *part.rows;
-  const auto look_at = [&](std::size_t begin, Group& group) {
-    const std::size_t end = std::min(begin + together, records);
-    group.count = 0;
+  std::array<Group<decltype(note(Row{}, 0))>, 2> groups;
+  const auto look_at = [&](std::size_t begin, auto& group) {
+    const std::size_t end = std::min(begin + together, keys.count);
+    group.clear();
     for (std::size_t i = begin; i < end; ++i) {
-      const Key key = protocol::record_key(payload, stride, i);
+      const Key key = protocol::record_key(keys.payload, stride, i);
       if (!part.keys.contains(key)) [[unlikely]]
-        continue;  // as in apply_dense()
+        refuse(keys.origin, protocol::wrong_record(key, part.keys));
       const Row row = part.range.row_of(key);
-      before_change(table, row);
-      if (table.eager) mark_dirty(table, row);
-      rows.prefetch(row);
-      group.additions[group.count++] = {
-          .to = reinterpret_cast<Value*>(rows.values(row)),
-          .update = reinterpret_cast<const Value*>(protocol::record_values(payload, stride, i))};
+      fetch(row);
+      group.add(note(row, i));
     }
   };
-  std::array<Group, 2> groups;
   look_at(0, groups[0]);
-  for (std::size_t begin = 0, turn = 0; begin < records; begin += together, turn ^= 1) {
+  for (std::size_t begin = 0, turn = 0; begin < keys.count; begin += together, turn ^= 1) {
     look_at(begin + together, groups[turn ^ 1]);
-    const Group& group = groups[turn];
-    base::add_rows(std::span<const base::RowAddition<Value>>(group.additions).first(group.count),
-                   table.rule.width());
+    take(groups[turn].all());
   }
 }
 
 /// A record's row is found in two steps, each of which waits for memory (base::kKeysTogether).
-void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload,
-                        const protocol::PushOrigin& origin) {
+template <class Note, class Take>
+void Lane::find_sparse(Table& table, const RecordKeys& keys, const Note& note, const Take& take) {
   struct Ahead {
     Key key = kNoKey;
     protocol::KeyHash hash{kNoKey};
     std::optional<Row> row;  ///< probably the key's
   };
   std::array<Ahead, base::kKeysTogether> ahead;
+  Group<decltype(note(Row{}, 0))> group;
   const std::size_t stride = table.shard->stride_bytes;
   SparsePart& part = *table.part.sparse;
-  for (std::size_t begin = 0; begin < records; begin += base::kKeysTogether) {
-    const std::size_t count = std::min(base::kKeysTogether, records - begin);
+  for (std::size_t begin = 0; begin < keys.count; begin += base::kKeysTogether) {
+    const std::size_t count = std::min(base::kKeysTogether, keys.count - begin);
     for (std::size_t i = 0; i < count; ++i) {
       Ahead& one = ahead[i];
-      one.key = protocol::record_key(payload, stride, begin + i);
+      one.key = protocol::record_key(keys.payload, stride, begin + i);
       one.hash = protocol::KeyHash(one.key);
       part.prefetch(one.hash);
     }
@@ -452,18 +508,19 @@ void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::
       one.row = part.probable_row(one.hash);
       if (one.row) part.prefetch(*one.row);
     }
+    group.clear();
     for (std::size_t i = 0; i < count; ++i) {
-      // The key was checked when it came, but the worker can still write there: the key that is used must be
-      // the one that is checked here.
       const Ahead& one = ahead[i];
+      if (one.key == kNoKey) continue;  // of a row that is gone: see hold()
       if (!part.keys().has(one.key, one.hash)) [[unlikely]]
-        continue;
+        refuse(keys.origin, protocol::wrong_record(one.key, part.keys()));
       // Meanwhile rows may have come, but none has gone, or become another key's.
       const std::optional<Row> row = one.row && part.key_of(*one.row) == one.key
                                          ? one.row
-                                         : row_to_change(table, one.hash, one.key, origin);
-      if (row) apply_to(table, *row, protocol::record_values(payload, stride, begin + i));
+                                         : row_to_change(table, one.hash, one.key, keys.origin);
+      if (row) group.add(note(*row, begin + i));
     }
+    take(group.all());
   }
 }
 
@@ -526,16 +583,11 @@ void Lane::finish_updates(const protocol::BulkHeader& header, Worker& worker) {
   if (table.acknowledged_at_once || header.kind == protocol::BulkKind::kUpdatesAhead) tell_applied(worker);
 }
 
-inline void Lane::apply_to(Table& table, Row row, const std::byte* update) {
-  const StoredRows& rows = *table.part.rows;
+/// An update is about to change the row.
+inline void Lane::begin_change(Table& table, Row row) {
   before_change(table, row);
   if (table.eager) mark_dirty(table, row);
-  if (table.evicts) table.part.sparse->eviction().count_push(rows.use(row), now());
-  if (table.measured) [[unlikely]] {
-    apply_and_measure(table, row, update);
-  } else {
-    table.rule.apply(rows.values(row), rows.state(row), update);
-  }
+  if (table.evicts) table.part.sparse->eviction().count_push(table.part.rows->use(row), now());
 }
 
 /// Under a push budget.
@@ -791,33 +843,43 @@ void Lane::keep_told(Worker& worker, std::shared_ptr<FunctionRun> run) const {
 /// The updates of each row become one, where the first of them lies.
 void Lane::combine(HeldUpdates& held, Worker& worker) {
   Table& table = tables_[held.header.table];
-  const FixedShard& shard = *table.shard;
-  const std::size_t record = protocol::record_bytes(shard.stride_bytes);
-  const protocol::PushOrigin origin{worker.rank, held.header.clock};
-  for (std::size_t i = 0; i < held.header.count; ++i) {
-    const std::optional<Row> row =
-        row_to_change(table, protocol::record_key(held.bytes, shard.stride_bytes, i), origin);
-    if (!row) continue;  // also as in apply_dense()
-    std::byte* const update = held.bytes.data() + i * record + sizeof(Key);
-    std::uint32_t& step = table.part.rows->step_of(*row);
-    if (step != 0) {
-      table.rule.combine(table.steps[step - 1].update, update);
-    } else {
-      table.steps.push_back({*row, update});
-      step = static_cast<std::uint32_t>(table.steps.size());
-    }
-  }
+  const StoredRows& rows = *table.part.rows;
+  const std::size_t record = protocol::record_bytes(table.shard->stride_bytes);
+  const RecordKeys keys{
+      .payload = held.bytes, .count = held.header.count, .origin = {worker.rank, held.header.clock}};
+  find_rows(
+      table, keys, [&](Row row) { base::prefetch_to_write(&rows.step_of(row)); },
+      [&](Row row, std::size_t i) {
+        return Step{row, held.bytes.data() + i * record + sizeof(Key)};
+      },
+      [&](std::span<const Step> steps) {
+        for (const Step& each : steps) {
+          std::uint32_t& number = rows.step_of(each.row);
+          if (number != 0) {
+            table.rule.combine(table.steps[number - 1].update, each.update);
+          } else {
+            table.steps.push_back(each);
+            number = static_cast<std::uint32_t>(table.steps.size());
+          }
+        }
+      });
   finish_updates(held.header, worker);
 }
 
 /// One step of the rule for each row that has updates of the clock.
 void Lane::take_steps(Table& table, consistency::Clock clock) {
   table.rule.set_clock(clock);
+  const StoredRows& rows = *table.part.rows;
   for (std::size_t i = 0; i < table.steps.size(); ++i) {
-    if (i + kPrefetchRecords < table.steps.size())
-      table.part.rows->prefetch(table.steps[i + kPrefetchRecords].row);
-    apply_to(table, table.steps[i].row, table.steps[i].update);
-    table.part.rows->step_of(table.steps[i].row) = 0;
+    if (i + kPrefetchRecords < table.steps.size()) rows.prefetch(table.steps[i + kPrefetchRecords].row);
+    const auto& [row, update] = table.steps[i];
+    begin_change(table, row);
+    if (table.measured) [[unlikely]] {
+      apply_and_measure(table, row, update);
+    } else {
+      table.rule.apply(rows.values(row), rows.state(row), update);
+    }
+    rows.step_of(row) = 0;
   }
   table.steps.clear();
 }
@@ -896,7 +958,7 @@ void Lane::subscribe(const LaneTask& task) {
   for (std::size_t i = 0; i < task.message.header.count; ++i) {
     const std::optional<Row> row = row_of(table, protocol::record_key(task.message.payload, 0, i));
     if (!row) [[unlikely]]
-      continue;  // as in apply_dense(); workers subscribe only to rows that there are
+      continue;  // also if the worker has changed it since it came; it subscribes only to rows that there are
     std::uint8_t& subscribed = table.part.rows->subscribed(*row)[task.worker / 8];
     if (ends) {
       subscribed &= static_cast<std::uint8_t>(~bit);  // a push that is due still goes, and is not taken

@@ -123,11 +123,12 @@ struct LaneTask {
   };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
-  const FixedShard* shard = nullptr;         ///< kOpen
-  protocol::BulkMessage message = {};        ///< kUpdates, kSubscribe: checked against the shard
-  InboxMessage* inbox = nullptr;             ///< one user less when `message` is no longer needed
-  consistency::Clock clock = 0;              ///< kClock, kResume
-  std::uint64_t heard = 0;                   ///< kHeard: a position in the log of what is gone
+  const FixedShard* shard = nullptr;  ///< kOpen
+  protocol::BulkMessage message =
+      {};                         ///< kUpdates, kSubscribe: checked against the shard, but for records' keys
+  InboxMessage* inbox = nullptr;  ///< one user less when `message` is no longer needed
+  consistency::Clock clock = 0;   ///< kClock, kResume
+  std::uint64_t heard = 0;        ///< kHeard: a position in the log of what is gone
   consistency::ExampleCounts examples = {};  ///< kClock: those of the clock before
   std::shared_ptr<FunctionRun> call = {};    ///< kCall; its worker may be none, see FunctionRun
   KeyList keys = {};                         ///< kUpdates: the list that packed updates name, or are to name
@@ -166,11 +167,13 @@ class Lane {
   void keep_what_is_told() { keeps_what_is_told_ = true; }
 
   [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }
-  /// The lane could not do what it had to do, for lack of memory. It applies nothing more, and the job cannot
-  /// go on. May be called from any thread.
+  /// The lane could not do what it had to do, for lack of memory, or because a worker has sent what it must
+  /// not. It applies nothing more, and the job cannot go on. May be called from any thread.
   [[nodiscard]] bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
   /// Why. REQUIRES: has_failed()
   [[nodiscard]] const absl::Status& failure() const { return failure_; }
+  /// Whose fault it is, if it is a worker's. REQUIRES: has_failed()
+  [[nodiscard]] std::optional<std::uint32_t> culprit() const { return culprit_; }
 
  private:
   /// A row and all updates of a clock to it, combined where the first one lies.
@@ -300,12 +303,23 @@ class Lane {
                      const protocol::PushOrigin& origin);
   void apply_by_row(Table& table, std::size_t records, std::span<const std::byte> payload,
                     const protocol::PushOrigin& origin);
-  void apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload);
-  template <class Value>
-  void add_dense(Table& table, std::size_t records, std::span<const std::byte> payload);
-  void apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload,
-                    const protocol::PushOrigin& origin);
-  void apply_to(Table& table, protocol::Row row, const std::byte* update);
+  /// Records whose keys say which rows are meant.
+  struct RecordKeys {
+    std::span<const std::byte> payload;
+    std::size_t count = 0;
+    protocol::PushOrigin origin;
+  };
+  template <class Find>
+  void apply_in_groups(Table& table, std::span<const std::byte> payload, const Find& find);
+  template <class Fetch, class Note, class Take>
+  void find_rows(Table& table, const RecordKeys& keys, const Fetch& fetch, const Note& note,
+                 const Take& take);
+  template <class Fetch, class Note, class Take>
+  static void find_dense(const Table& table, const RecordKeys& keys, const Fetch& fetch, const Note& note,
+                         const Take& take);
+  template <class Note, class Take>
+  void find_sparse(Table& table, const RecordKeys& keys, const Note& note, const Take& take);
+  void begin_change(Table& table, protocol::Row row);
   // Rows that go.
   [[nodiscard]] std::uint32_t now() const;
   void begin_sweeps();
@@ -359,7 +373,9 @@ class Lane {
   tbb::concurrent_queue<LaneTask> tasks_;
   tbb::concurrent_queue<PushBuffer*> outgoing_;
   tbb::concurrent_queue<std::shared_ptr<FunctionRun>> inspected_;
-  absl::Status failure_;  ///< constant once has_failed_
+  // Constant once has_failed_.
+  absl::Status failure_;
+  std::optional<std::uint32_t> culprit_;
   std::atomic<bool> has_failed_ = false;
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;

@@ -1057,7 +1057,12 @@ void Server::carry_out(RegionDesk::Order& order) {
 void Server::take_outgoing() {
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     if (lanes_[lane]->has_failed()) {
-      fail(with_name(fmt::format("lane {} of server {}", lane, options_.rank), lanes_[lane]->failure()));
+      const Lane& failed = *lanes_[lane];
+      const Peer* const culprit = failed.culprit() ? workers_[*failed.culprit()] : nullptr;
+      fail(with_name(culprit != nullptr && culprit->connection != nullptr
+                         ? culprit->connection->peer_name()
+                         : fmt::format("lane {} of server {}", lane, options_.rank),
+                     failed.failure()));
     }
     observers_.take_from(*lanes_[lane], [this](Peer& peer) { to_do_.add(peer); });
     PushBuffer* buffer = nullptr;

@@ -65,10 +65,6 @@ class SparseShard final : public FixedShard {
               const protocol::EvictionRule& eviction, const ServerPlace& place);
   [[nodiscard]] std::uint64_t items_of(protocol::RegionKind kind, std::uint32_t number) const;
 
-  [[nodiscard]] absl::Status check_records_of(std::uint32_t lane,
-                                              const protocol::BulkMessage& message) const override {
-    return protocol::check_records(message, stride_bytes, parts_[lane]->keys());
-  }
   [[nodiscard]] absl::Status check_keys_of(std::uint32_t lane,
                                            const protocol::BulkMessage& message) const override {
     return protocol::check_keys(message, parts_[lane]->keys());

@@ -369,6 +369,13 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
   const auto one_packed = [&](const std::string& payload) {
     return bulk({.kind = BulkKind::kPackedUpdates, .count = 1}, payload);
   };
+  // Under bsp what is pushed is looked at when all workers have finished the clock.
+  const auto at_clock = [](const std::function<void(Peer&)>& push) {
+    return [=](Peer& peer) {
+      push(peer);
+      peer.send({.kind = BulkKind::kClock, .clock = 1});
+    };
+  };
   protocol::OpenTable other_table = kTable;
   other_table.table = 7;
   protocol::OpenTable second_table = kTable;
@@ -392,7 +399,7 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       {"only a server sends", bulk({.kind = BulkKind::kRows})},
       {"table 7", bulk({.kind = BulkKind::kUpdates, .table = 7, .count = 1}, record(3))},
       {"lane 9", bulk({.kind = BulkKind::kUpdates, .lane = 9, .count = 1}, record(3))},
-      {"key 10", bulk({.kind = BulkKind::kUpdates, .count = 1}, record(10))},
+      {"key 10", at_clock(bulk({.kind = BulkKind::kUpdates, .count = 1}, record(10)))},
       {"expected 2 records", bulk({.kind = BulkKind::kUpdates, .count = 2}, record(3))},
       {"clock 3", bulk({.kind = BulkKind::kUpdates, .count = 1, .clock = 3}, record(3))},
       {"where a message is, found 8 bytes", bulk({.kind = BulkKind::kElsewhere}, key_bytes(3))},
@@ -414,7 +421,7 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
        elsewhere({.kind = BulkKind::kUpdates, .count = 30}, std::string(480, '\0'), 0)},
       {"leaves a message of kind 2 elsewhere", elsewhere({.kind = BulkKind::kClock, .clock = 1}, "", 0)},
       {"leaves a message of kind 9 elsewhere", elsewhere({.kind = BulkKind::kElsewhere}, "", 0)},
-      {"key 10", elsewhere({.kind = BulkKind::kUpdates, .count = 1}, record(10), 0)},
+      {"key 10", at_clock(elsewhere({.kind = BulkKind::kUpdates, .count = 1}, record(10), 0))},
       {"expected 2 records", elsewhere({.kind = BulkKind::kUpdatesAhead, .count = 2}, record(3), 0)},
       {"1 packed updates in 8 bytes", bulk({.kind = BulkKind::kPackedUpdates, .count = 1}, key_bytes(3))},
       {"key 10", bulk({.kind = BulkKind::kPackedUpdates, .count = 1}, packed(10, Names::kRowsAndKeys))},
