@@ -24,18 +24,28 @@ absl::Status watch(ServerLink& link, const protocol::Descriptor& heartbeat, cons
 }
 
 absl::Status take_clock_board(ServerLink& link, const protocol::Descriptor& board, const Ground& ground) {
-  if (board == protocol::Descriptor{}) return absl::OkStatus();
   const std::uint32_t workers = ground.options.workers;
   const std::size_t expected = link.server == 0 ? protocol::ClockBoard::bytes_for(workers) : 0;
-  if (board.length_bytes != expected || board.address % alignof(std::int64_t) != 0) {
+  const bool is_granted = board != protocol::Descriptor{};
+  if (is_granted && (board.length_bytes != expected || board.address % alignof(std::int64_t) != 0)) {
     return absl::InvalidArgumentError(
         fmt::format("welcomes with a clock board of {} bytes at {:#x}, expected {} at a multiple of 8",
                     board.length_bytes, board.address, expected));
   }
-  std::byte* const mapped = link.connection->mapped_in_place(board.as<transport::RemoteDescriptor>());
-  if (mapped != nullptr)
+  if (link.server != 0) return absl::OkStatus();
+  std::byte* const mapped =
+      is_granted ? link.connection->mapped_in_place(board.as<transport::RemoteDescriptor>()) : nullptr;
+  if (mapped != nullptr) {
     ground.lead.set_board(protocol::ClockBoard(mapped, workers), ground.options.rank,
                           std::max(ground.clock, link.former_clock));
+    return absl::OkStatus();
+  }
+  if (ground.lead.is_limited()) {
+    return absl::FailedPreconditionError(
+        "welcomes without the clock board by which workers limit how far they are ahead");
+  }
+  // Another process is server 0 now, on another host. The board of the one before goes with its connection.
+  ground.lead.forget_board();
   return absl::OkStatus();
 }
 

@@ -20,6 +20,8 @@ class Lead {
   /// where the board cannot be mapped.
   /// `clock`: of this worker.
   void set_board(const protocol::ClockBoard& board, std::uint32_t worker, consistency::Clock clock);
+  /// There is none any more. REQUIRES: !is_limited()
+  void forget_board() { board_ = {}; }
 
   /// REQUIRES: all workers have joined, and told their clocks. Returns false if not all of them use the
   /// board: then nothing is limited. All workers get the same answer.

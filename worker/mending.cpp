@@ -151,7 +151,7 @@ bool Mending::lose(ServerLink& link, const std::string& why, bool has_ended) {
   link.has_welcome = false;
   link.lost_address = addresses_[link.server];
   // One that has stepped aside may be there for a moment, and answer nobody. Word of that comes soon.
-  const bool may_have_left = has_copies() && !source_->ends_who_is_left_out();
+  const bool may_have_left = servers_may_move();
   link.next_attempt = may_have_left ? session_.now() + kBeforeTheFirstAttempt : transport::TimePoint::min();
   link.attempt = {};
   // The checkpoint that it asks for fails with the link.
@@ -212,7 +212,7 @@ void Mending::leave(ServerLink& link) {
 
 void Mending::step() {
   if (!is_possible()) return;
-  if (has_copies() && !source_->ends_who_is_left_out()) leave_who_is_left_out();
+  if (servers_may_move()) leave_who_is_left_out();
   if (suspects_ || is_in_doubt_) {
     source_->poll(session_.now());
     adopt_newest();

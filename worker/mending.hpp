@@ -47,6 +47,8 @@ class Mending {
       : session_(session), source_(std::move(source)), connections_may_break_(connections_may_break) {}
 
   [[nodiscard]] bool has_copies() const { return source_ != nullptr; }
+  /// Another process, on another host, may become a server.
+  [[nodiscard]] bool servers_may_move() const { return has_copies() && !source_->ends_who_is_left_out(); }
   /// Of links, as long as there is no table whose rows move: what is under way about those cannot be said
   /// again.
   [[nodiscard]] bool is_possible() const { return has_copies() || connections_may_break_; }
