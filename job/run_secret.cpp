@@ -43,15 +43,28 @@ std::string name_of(std::int64_t run) {
   return fmt::format("{}{}{}", kNameBegin, run, kNameEnd);
 }
 
-/// Those of processes that are no more.
-void remove_stale(const fs::path& from) {
+/// Of each secret its file and its run.
+std::vector<std::pair<fs::path, pid_t>> files_in(const fs::path& folder) {
+  std::vector<std::pair<fs::path, pid_t>> files;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(kNameBegin) || !name.ends_with(kNameEnd)) continue;
     const auto run = base::parse_decimal<pid_t>(
         std::string_view(name).substr(kNameBegin.size(), name.size() - kNameBegin.size() - kNameEnd.size()));
-    if (run && *run > 0 && ::kill(*run, 0) != 0 && errno == ESRCH) ::unlink(entry.path().c_str());
+    if (run && *run > 0) files.emplace_back(entry.path(), *run);
+  }
+  return files;
+}
+
+bool is_there(pid_t process) {
+  return ::kill(process, 0) == 0 || errno != ESRCH;
+}
+
+/// Those of processes that are no more.
+void remove_stale(const fs::path& from) {
+  for (const auto& [file, run] : files_in(from)) {
+    if (!is_there(run)) ::unlink(file.c_str());
   }
 }
 
@@ -95,6 +108,16 @@ absl::StatusOr<RunSecret> RunSecret::make(std::int64_t run) {
 std::string RunSecret::path_of(std::int64_t run) {
   const fs::path in = folder();
   return is_private(in) ? (in / name_of(run)).string() : std::string();
+}
+
+std::vector<std::int64_t> RunSecret::runs() {
+  std::vector<std::int64_t> runs;
+  const fs::path in = folder();
+  if (!is_private(in)) return runs;
+  for (const auto& [file, run] : files_in(in)) {
+    if (is_there(run)) runs.push_back(run);
+  }
+  return runs;
 }
 
 RunSecret::RunSecret(RunSecret&& other) noexcept

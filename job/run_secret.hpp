@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "transport/secret.hpp"
@@ -20,6 +21,8 @@ class RunSecret {
   static absl::StatusOr<RunSecret> make(std::int64_t run);
   /// Where that of a run is, or would be. Empty: there is no such folder.
   static std::string path_of(std::int64_t run);
+  /// Those of which there is a secret, and the process is there still.
+  static std::vector<std::int64_t> runs();
 
   RunSecret(RunSecret&& other) noexcept;
   RunSecret& operator=(RunSecret&& other) noexcept = delete;

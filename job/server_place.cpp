@@ -21,7 +21,7 @@ std::string place_of_store(std::int64_t run) {
 
 ServerPlace ServerPlace::fresh(std::int64_t run, std::uint32_t server) {
   std::random_device random;
-  return {fmt::format("{}{}-{:08x}{:08x}", kRun, run, random(), random()), server};
+  return {fmt::format("{}-{:08x}{:08x}", name_of_run(run), random(), random()), server};
 }
 
 std::optional<ServerPlace> ServerPlace::parse(std::string_view text) {
@@ -39,6 +39,10 @@ std::string ServerPlace::text() const {
 std::optional<std::int64_t> ServerPlace::run_of(std::string_view shown_job) {
   if (!shown_job.starts_with(kRun)) return std::nullopt;
   return base::parse_decimal<std::int64_t>(shown_job.substr(kRun.size()));
+}
+
+std::string ServerPlace::name_of_run(std::int64_t run) {
+  return fmt::format("{}{}", kRun, run);
 }
 
 std::string ServerPlace::shown_job() const {

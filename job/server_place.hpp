@@ -27,6 +27,8 @@ struct ServerPlace {
   [[nodiscard]] std::string shown_job() const;
   /// The process that has started a job of that name; nullopt: somebody has named it.
   static std::optional<std::int64_t> run_of(std::string_view shown_job);
+  /// How people call the job that process `run` has started.
+  static std::string name_of_run(std::int64_t run);
 };
 
 }  // namespace verbena::job

@@ -27,12 +27,15 @@ std::string times(std::uint32_t count, std::string_view what) {
 }
 
 std::string text_of_servers(const RunStatus& run) {
+  const bool shows_hosts = has_hosts(run);
   std::vector<std::vector<std::string>> lines = {{"server", "copy", "pid", ""}};
+  if (shows_hosts) lines.front().emplace_back("on");
   for (std::size_t server = 0; server < run.servers.size(); ++server) {
     if (run.servers[server].empty()) lines.push_back({std::to_string(server), "", "", "is gone"});
     for (const RunStatus::Copy& one : run.servers[server]) {
       lines.push_back({std::to_string(server), std::to_string(one.copy), std::to_string(one.pid),
                        std::string(name_of(one.role))});
+      if (shows_hosts) lines.back().push_back(base::printable(one.host));
     }
   }
   return in_columns(lines);
@@ -60,6 +63,8 @@ std::string text_of_events(const RunStatus& run) {
 }
 
 std::string text_of_clock(const JobStatus& status) {
+  if (!status.seen && status.silence.empty())
+    return "how many clocks all workers have finished, only the servers know";
   if (!status.seen) return "the servers do not answer: " + base::printable(status.silence);
   return status.seen->clock ? fmt::format("all workers have finished {} clocks", *status.seen->clock)
                             : "all workers have left";
@@ -87,6 +92,12 @@ std::string text_of_run(const JobStatus& status) {
 }
 
 }  // namespace
+
+bool has_hosts(const RunStatus& run) {
+  return std::ranges::any_of(run.servers, [](const std::vector<RunStatus::Copy>& server) {
+    return std::ranges::any_of(server, [](const RunStatus::Copy& one) { return !one.host.empty(); });
+  });
+}
 
 absl::StatusOr<std::optional<RunStatus>> ask_launcher(const FoundJob& job,
                                                       std::shared_ptr<const transport::Secret> secret,
@@ -167,7 +178,7 @@ nlohmann::json to_json(const JobStatus& status) {
   if (status.seen) {
     json["workers_left"] = status.seen->workers_left;
     if (status.seen->clock) json["clock"] = *status.seen->clock;
-  } else {
+  } else if (!status.silence.empty()) {
     json["silence"] = status.silence;
   }
   if (status.checkpoint) {

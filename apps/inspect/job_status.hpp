@@ -34,8 +34,10 @@ struct JobStatus {
   std::optional<LastCheckpoint> checkpoint;
 };
 
-/// What the launcher of the job tells; nullopt: no process of this host has started it. Errors: it does not
-/// answer.
+/// Rank 0 tells of it: it knows on which hosts the processes are.
+[[nodiscard]] bool has_hosts(const RunStatus& run);
+/// What the launcher of the job tells, or its rank 0; nullopt: no process of this host has started it.
+/// Errors: it does not answer.
 absl::StatusOr<std::optional<RunStatus>> ask_launcher(const FoundJob& job,
                                                       std::shared_ptr<const transport::Secret> secret,
                                                       std::chrono::milliseconds patience);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "cluster/unix_socket.hpp"
 #include "job/run_secret.hpp"
 #include "job/server_place.hpp"
 
@@ -19,6 +20,13 @@ RunningJobs jobs_at(const std::vector<std::string>& addresses) {
     if (place) jobs[place->shown_job()].emplace(place->server, address);
   }
   return jobs;
+}
+
+void add_runs_that_tell(RunningJobs& jobs) {
+  for (const std::int64_t run : job::RunSecret::runs()) {
+    // It may be in another network namespace.
+    if (cluster::connect_to_name(job::place_of_store(run)).ok()) jobs[job::ServerPlace::name_of_run(run)];
+  }
 }
 
 absl::StatusOr<FoundJob> find_job(const RunningJobs& jobs, const std::string& job) {

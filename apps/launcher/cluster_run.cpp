@@ -501,6 +501,9 @@ absl::Status ClusterProcess::prepare() {
   absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run_, application_, options_);
   if (!outputs.ok()) return outputs.status();
   outputs_ = *std::move(outputs);
+  absl::StatusOr<std::unique_ptr<StatusDesk>> desk = StatusDesk::open(run_.job.checkpoints.folder);
+  if (desk.ok()) outputs_->monitor().tell_at(*std::move(desk));
+  if (!desk.ok()) spdlog::info("nobody can look into this run: {}", std::string(desk.status().message()));
   if (has_taken_over()) return prepare_to_take_over();
   RETURN_IF_ERROR(listen_to_members());
   RETURN_IF_ERROR(share_configurations());
@@ -687,6 +690,7 @@ int ClusterProcess::train(std::thread& listening) {
       .rank = *number,
       .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, first_worker, rank()),
       .addresses = &addresses,
+      .run = others_.members[0].pid,
       .on_met =
           [this] {
             if (replacement_ != nullptr) replacement_->begin();

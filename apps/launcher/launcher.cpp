@@ -74,8 +74,8 @@ void Launcher::wait(const StopSignals& signals) {
   monitor_.add_descriptors(wanted);
   int timeout_ms = poll_timeout_ms();
   if (succession_ != nullptr) {
-    succession_->add_descriptors(wanted);
-    timeout_ms = succession_->timeout_ms(timeout_ms);
+    succession_->store().add_descriptors(wanted);
+    timeout_ms = succession_->store().timeout_ms(timeout_ms);
   }
   if (::poll(wanted.data(), wanted.size(), timeout_ms) < 0 && errno != EINTR) {
     const int error = errno;
@@ -278,7 +278,7 @@ bool Launcher::is_replaced(Child& child, int wait_status) {
   } else {
     const std::string how = child.drain ? "has stepped aside, as it was asked to" : describe_end(wait_status);
     const std::string what = fmt::format("{} {}: {}", child.process.name(), how, *next);
-    if (child.drain) succession_->answer_drain(*child.drain, what);
+    if (child.drain) succession_->store().answer_drain(*child.drain, what);
     monitor_.fail_over(server, child.pid, what);
   }
   replace(server);
@@ -315,9 +315,9 @@ void Launcher::on_joined(const Succession::Copy& copy) {
 }
 
 void Launcher::take_drains() {
-  for (const auto& [mark, request] : succession_->take_drains()) {
+  for (const auto& [mark, request] : succession_->store().take_drains()) {
     if (const absl::Status status = drain(mark, request); !status.ok())
-      succession_->answer_drain(mark, status);
+      succession_->store().answer_drain(mark, status);
   }
 }
 
@@ -362,7 +362,7 @@ void Launcher::end_those_that_join() {
 void Launcher::tell_status() {
   if (succession_ == nullptr || Clock::now() < next_status_) return;
   next_status_ = Clock::now() + kBetweenStatuses;
-  succession_->publish(encode(status()));
+  succession_->store().publish(encode(status()));
 }
 
 RunStatus Launcher::status() const {

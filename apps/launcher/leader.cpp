@@ -326,10 +326,10 @@ bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
   return true;
 }
 
-/// Which process each is, is in its name only.
 RunStatus Leader::status(const RunMonitor& monitor) const {
   using Role = RunStatus::Copy::Role;
   RunStatus status = monitor.status();
+  add_processes_of_workers(status);
   if (survival_ != nullptr) {
     add_copies(status);
     return status;
@@ -338,10 +338,23 @@ RunStatus Leader::status(const RunMonitor& monitor) const {
     if (!seat.member.server) continue;
     std::vector<RunStatus::Copy>& copies = status.servers.emplace_back();
     if (seat.gone || seat.ended) continue;
-    copies.push_back(
-        {.copy = 0, .pid = 0, .role = seat.came ? Role::kServes : Role::kStarts, .host = seat.member.host});
+    copies.push_back({.copy = 0,
+                      .pid = seat.member.pid,
+                      .role = seat.came ? Role::kServes : Role::kStarts,
+                      .host = seat.member.host});
   }
   return status;
+}
+
+/// Each process has as many workers as the others.
+void Leader::add_processes_of_workers(RunStatus& status) const {
+  std::vector<std::int64_t> processes;
+  for (const Seat& seat : seats_) {
+    if (!seat.member.server) processes.push_back(seat.gone || seat.ended ? 0 : seat.member.pid);
+  }
+  if (processes.empty() || status.workers.size() % processes.size() != 0) return;
+  const std::size_t workers_each = status.workers.size() / processes.size();
+  for (RunStatus::Worker& worker : status.workers) worker.pid = processes[worker.worker / workers_each];
 }
 
 void Leader::add_copies(RunStatus& status) const {

@@ -231,6 +231,7 @@ class Leader {
 
   void wait(const RunMonitor& monitor, std::chrono::milliseconds patience) const;
   [[nodiscard]] RunStatus status(const RunMonitor& monitor) const;
+  void add_processes_of_workers(RunStatus& status) const;
   void add_copies(RunStatus& status) const;
   void accept();
   void send_one_away();

@@ -58,9 +58,9 @@ cluster::Configuration first_configuration(const JobOptions& job, const std::vec
 absl::Status serve(const Role& role, transport::Transport& transport, Outlet& outlet,
                    const std::atomic<bool>& stop) {
   const JobOptions& job = role.job;
-  const absl::StatusOr<std::string> address = role.addresses == nullptr
-                                                  ? server_addresses(job)[role.rank]
-                                                  : fresh_address(job.transport, ::getppid(), role.rank);
+  const absl::StatusOr<std::string> address =
+      role.addresses == nullptr ? server_addresses(job)[role.rank]
+                                : fresh_address(job.transport, role.run.value_or(::getppid()), role.rank);
   if (!address.ok()) return address.status();
   const auto stored = stored_configuration_for(role);
   const std::shared_ptr<cluster::ConfigurationSource> configuration =

@@ -29,6 +29,8 @@ struct Role {
   std::optional<std::uint32_t> own_server = std::nullopt;
   /// Where processes exchange the servers' addresses; nullptr: `job` has them.
   job::AddressExchange* addresses = nullptr;
+  /// The process after which the job is called on this host; nullopt: the parent, which has started them all.
+  std::optional<std::int64_t> run = std::nullopt;
   /// Of a server: is called when all have done so.
   std::function<void()> on_met = [] {};
   /// Where the job's workers agree after which iteration they save and end when they are asked to stop: the

@@ -6,14 +6,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "apps/launcher/status_desk.hpp"
 #include "apps/monitoring/monitoring_port.hpp"
 #include "apps/report/display.hpp"
 #include "apps/report/metrics.hpp"
@@ -54,11 +57,15 @@ class RunMonitor {
   /// What to wait for, beside the processes, before the next answer_watchers().
   void add_descriptors(std::vector<pollfd>& wanted) const {
     if (port_ != nullptr) port_->add_descriptors(wanted);
+    if (desk_ != nullptr) desk_->add_descriptors(wanted);
   }
-  /// Answers those who ask at --metrics-port; never waits for them. Call it at least each second. `status`:
-  /// of this moment.
+  /// Others may ask there, too.
+  void tell_at(std::unique_ptr<StatusDesk> desk) { desk_ = std::move(desk); }
+  /// Answers those who ask at --metrics-port, or at the desk; never waits for them. Call it at least each
+  /// second. `status`: of this moment.
   void answer_watchers(absl::FunctionRef<RunStatus()> status) {
     if (port_ != nullptr) port_->serve(display_.settings(), record_, status);
+    if (desk_ != nullptr) desk_->serve(status);
   }
   /// Call it when no more messages will come, or none before go_back().
   void finish() { display_.finish(); }
@@ -99,6 +106,7 @@ class RunMonitor {
   Display& display_;
   MetricsFile* const metrics_;
   MonitoringPort* const port_;
+  std::unique_ptr<StatusDesk> desk_;  ///< nullptr: another one tells, or nobody does
   const Clock::time_point start_ = Clock::now();
   Cause cause_ = Cause::kNone;
   bool expects_failures_ = false;

@@ -1,5 +1,5 @@
 // A launcher holds its run's store. When servers have copies (--replicas) it decides which copy takes the
-// place of one that has ended (docs/elasticity.md); and it says there how its run is, for whoever looks.
+// place of one that has ended (docs/elasticity.md).
 #pragma once
 
 #include <poll.h>
@@ -15,11 +15,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "apps/launcher/run_store.hpp"
 #include "apps/launcher/shared_word.hpp"
 #include "apps/report/drain_request.hpp"
 #include "cluster/controller.hpp"
-#include "cluster/store_server.hpp"
-#include "cluster/store_state.hpp"
 #include "cluster/stored_configuration.hpp"
 #include "transport/transport.hpp"
 
@@ -45,9 +44,8 @@ class Succession {
   /// Of a SharedWord for the job's processes: the number of the newest configuration.
   [[nodiscard]] int decided_descriptor() const { return decided_.descriptor(); }
 
-  void add_descriptors(std::vector<pollfd>& wanted) const { server_->add_descriptors(wanted); }
-  /// Milliseconds until poll() has something to do, at most `most_ms`.
-  [[nodiscard]] int timeout_ms(int most_ms) const;
+  /// What to wait for before the next poll(), and what whoever looks finds, and asks for.
+  [[nodiscard]] RunStore& store() { return store_; }
   /// Serves processes. `end`: is told of each that others suspect, and that is to be ended; `joined`: of each
   /// that was joining, and has all that the others have.
   void poll(const std::function<void(const cluster::Controller::Suspect&)>& end,
@@ -55,32 +53,22 @@ class Succession {
 
   /// The newest configuration; nullopt: the processes have not met yet, or servers have no copies.
   [[nodiscard]] std::optional<cluster::Controller::Chains> chains();
-  /// Whoever gets kStatusKey finds this from now on.
-  void publish(std::string status);
 
-  /// Who is asked to step aside (`verbena cluster drain`), each told once, with the mark of its answer.
-  std::vector<std::pair<std::string, DrainRequest>> take_drains();
   /// See Controller::may_leave().
   absl::StatusOr<Copy> may_leave(const DrainRequest& request);
-  /// Whoever has asked for it hears this.
-  void answer_drain(const std::string& mark, const absl::StatusOr<std::string>& answer);
-
   /// The copy's process has ended, and was reaped. Returns what follows from that, for people. Errors:
   /// Controller::remove().
   absl::StatusOr<std::string> remove(const Copy& ended);
 
  private:
   explicit Succession(SharedWord decided)
-      : decided_(std::move(decided)), controller_(state_, [this](std::uint64_t number) {
+      : decided_(std::move(decided)), controller_(store_.state(), [this](std::uint64_t number) {
           decided_.word().store(number, std::memory_order_release);
         }) {}
 
-  void put(std::string key, std::string value);
-
   const SharedWord decided_;
-  cluster::StoreState state_;
+  RunStore store_;
   cluster::Controller controller_;
-  std::unique_ptr<cluster::StoreServer> server_;
 };
 
 }  // namespace verbena::apps

@@ -37,6 +37,7 @@ struct StatusOptionsGiven {
 
 /// What the servers say; one that cannot answer is what somebody wants to know, and no error.
 void ask_servers(const ChosenJob& job, inspect::JobStatus& status) {
+  if (job.found.servers.empty()) return;  // they listen on other hosts
   const std::vector<std::string> serving = inspect::serving_of(job.found, status.run);
   if (serving.empty()) {
     status.silence = "the run's processes have not met yet";
@@ -52,15 +53,17 @@ void ask_servers(const ChosenJob& job, inspect::JobStatus& status) {
 }
 
 absl::StatusOr<inspect::JobStatus> look_at_processes(const JobChoice& choice) {
-  const absl::StatusOr<ChosenJob> job = choose_job(choice);
+  const absl::StatusOr<ChosenJob> job = choose_job(choice, Among::kRuns);
   if (!job.ok()) return job.status();
   inspect::JobStatus status;
   status.job = job->found.name;
   absl::StatusOr<std::optional<RunStatus>> run =
-      inspect::ask_launcher(job->found, job->transport.secret, kLauncherPatience);
+      inspect::ask_launcher(job->found, job->teller_secret, kLauncherPatience);
   if (!run.ok()) return run.status();
   status.run = *std::move(run);
-  ask_servers(*job, status);
+  // Where rank 0 tells how the job is, it does so by another secret than that of the servers.
+  const bool has_servers_secret = !choice.transport.secret_file.empty() || choice.transport.no_secret;
+  if (!status.run || has_servers_secret || !inspect::has_hosts(*status.run)) ask_servers(*job, status);
   if (status.run) {
     status.checkpoint = inspect::last_checkpoint(checkpoint::host_file_system(), *status.run);
     return status;
@@ -85,10 +88,10 @@ struct DrainOptionsGiven {
 };
 
 int drain_server(const DrainOptionsGiven& options) {
-  const absl::StatusOr<ChosenJob> job = choose_job(options.job);
+  const absl::StatusOr<ChosenJob> job = choose_job(options.job, Among::kRuns);
   if (!job.ok()) return report_error(job.status());
   const absl::StatusOr<std::string> done =
-      inspect::drain(job->found, job->transport.secret, options.request, kDrainPatience);
+      inspect::drain(job->found, job->teller_secret, options.request, kDrainPatience);
   if (!done.ok()) return report_error(done.status());
   put(stdout, base::printable(*done) + "\n");
   const absl::Status flushed = flush_output();
@@ -122,9 +125,9 @@ void add_cluster_command(CLI::App& program, Run* run) {
   CLI::App* app = command->add_subcommand(
       "status",
       "who does what: servers and their copies, workers and who is behind, what has died\n\nIt asks the "
-      "launcher of a run on this host, which has started all its processes, and the servers. Of a job "
-      "without "
-      "a launcher it shows what the servers know.");
+      "launcher of a run on this host, which has started all its processes, and the servers; of a run on "
+      "several hosts rank 0, on its host. Of a job that was started otherwise it shows what the servers "
+      "know.");
   app->group(kCommands);
   auto options = std::make_shared<StatusOptionsGiven>();
   add_job_choice(*app, options->job);

@@ -13,14 +13,17 @@ namespace verbena::apps {
 namespace {
 
 /// Where the servers are, and with which secret they are to be asked.
-absl::StatusOr<inspect::FoundJob> find_job(const JobChoice& choice, const transport::Backend& backend) {
+absl::StatusOr<inspect::FoundJob> find_job(const JobChoice& choice, const transport::Backend& backend,
+                                           Among among) {
   if (choice.addresses.empty()) {
     if (!backend.listening)
       return absl::InvalidArgumentError(fmt::format(
           "over {} nobody knows what runs here: expected --addresses HOST:PORT,…, which says where "
           "the job's servers listen",
           backend.scheme));
-    return inspect::find_job(inspect::jobs_at(backend.listening()), choice.job);
+    inspect::RunningJobs jobs = inspect::jobs_at(backend.listening());
+    if (among == Among::kRuns) inspect::add_runs_that_tell(jobs);
+    return inspect::find_job(jobs, choice.job);
   }
   if (!choice.job.empty())
     return absl::InvalidArgumentError("--job is for jobs on this host; --addresses are enough");
@@ -47,16 +50,22 @@ void add_job_choice(CLI::App& app, JobChoice& choice) {
   add_secret_options(app, choice.transport, kProcessOptions);
 }
 
-absl::StatusOr<ChosenJob> choose_job(const JobChoice& choice) {
+absl::StatusOr<ChosenJob> choose_job(const JobChoice& choice, Among among) {
   ChosenJob chosen;
   chosen.transport = decided(choice.transport,
                              choice.addresses.empty() ? transport::Reach::kHost : transport::Reach::kHosts);
   RETURN_IF_ERROR(check(chosen.transport));
-  absl::StatusOr<inspect::FoundJob> found = find_job(choice, backend_of(chosen.transport));
+  absl::StatusOr<inspect::FoundJob> found = find_job(choice, backend_of(chosen.transport), among);
   if (!found.ok()) return found.status();
   if (chosen.transport.secret_file.empty() && !chosen.transport.no_secret)
     chosen.transport.secret_file = found->secret_file;
   RETURN_IF_ERROR(take_secret(chosen.transport));
+  chosen.teller_secret = chosen.transport.secret;
+  if (!found->secret_file.empty() && found->secret_file != chosen.transport.secret_file) {
+    auto secret = transport::Secret::read_file(found->secret_file);
+    if (!secret.ok()) return secret.status();
+    chosen.teller_secret = *std::move(secret);
+  }
   chosen.found = *std::move(found);
   return chosen;
 }

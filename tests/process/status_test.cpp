@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/free_port.hpp"
 #include "tests/process/program.hpp"
 #include "tests/process/small_training.hpp"
 #include "tests/temporary_folder.hpp"
@@ -116,6 +119,44 @@ TEST_F(StatusTest, ServersWithoutCopiesServe) {
   ::kill(silent, SIGCONT);
   EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("the servers do not answer: "));
+}
+
+/// Processes that somebody has started one by one, here all on this host.
+TEST_F(StatusTest, OfProcessesThatMeetAtAnAddressRankZeroTells) {
+  verbena::testing::write_file(scratch_.path("secret"), "a secret that nobody knows\n");
+  std::filesystem::permissions(scratch_.path("secret"), std::filesystem::perms::owner_read);
+  const std::string place = "127.0.0.1:" + std::to_string(verbena::testing::free_port());
+  const verbena::testing::TemporaryFolder of_run;
+  std::vector<std::unique_ptr<Program>> processes;
+  for (int rank = 0; rank < 6; ++rank) {
+    processes.push_back(std::make_unique<Program>(
+        VERBENA_PROGRAM,
+        training({"--replicas", "1", "--transport", "tcp", "--rendezvous", place, "--processes", "6",
+                  "--process", std::to_string(rank), "--secret-file", scratch_.path("secret"), "--checkpoint",
+                  scratch_.path("saved"), "--checkpoint-every", "5"}),
+        of_run.path()));
+  }
+  const std::string job = fmt::format("run-{}", processes[0]->pid());
+  json seen = look_until(job, [](const json& now) {
+    return !now["checkpoint"].is_null() && now["workers"][1]["iteration"] > 0;
+  });
+  for (const std::size_t server : {0U, 1U}) EXPECT_EQ(chain_of(seen, server), "0 serves, 1 follows");
+  EXPECT_EQ(seen["servers"][1]["copies"][0]["pid"], processes[1]->pid());
+  EXPECT_NE(seen["servers"][1]["copies"][0]["host"], "");
+  EXPECT_EQ(seen["workers"][1]["pid"], processes[5]->pid());
+  EXPECT_TRUE(seen["clock"].is_null());
+  EXPECT_FALSE(seen.contains("silence"));
+
+  processes[1]->signal(SIGKILL);
+  seen = look_until(job, [](const json& now) { return now["failovers"] == 1; });
+  EXPECT_EQ(chain_of(seen, 1), "1 serves");
+  const Ended shown = status({"--job", job});
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("lda, bsp"), HasSubstr("serves"), HasSubstr("last checkpoint: ")));
+  EXPECT_THAT(shown.out, ::testing::Not(HasSubstr("do not answer")));
+  const Ended drained =
+      run(VERBENA_PROGRAM, {"cluster", "drain", "--server", "0", "--job", job}, scratch_.path());
+  EXPECT_NE(drained.status, 0);
+  EXPECT_THAT(drained.err, HasSubstr("SIGTERM"));
 }
 
 TEST_F(StatusTest, OfAJobWithoutALauncherItShowsWhatServersKnow) {

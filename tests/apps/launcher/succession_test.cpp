@@ -73,8 +73,8 @@ TEST_F(SuccessionTest, WhoIsWhichServerIsToldByCopies) {
 }
 
 TEST_F(SuccessionTest, WhoeverHasTheSecretIsToldHowTheRunIs) {
-  succession_->publish("fine");
-  succession_->publish("better");
+  succession_->store().publish("fine");
+  succession_->store().publish("better");
   cluster::RemoteStore store(job::place_of_store(::getpid()), secret_);
   std::optional<absl::StatusOr<cluster::Snapshot>> got;
   const auto now = [] { return std::chrono::steady_clock::now(); };
