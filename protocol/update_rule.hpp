@@ -31,9 +31,9 @@ inline constexpr std::string_view kAddition = "add";
 
 /// A row, what the rule keeps of it, and an update of it.
 struct RuleStep {
-  std::byte* row = nullptr;
-  std::byte* state = nullptr;
-  const std::byte* update = nullptr;
+  std::byte* row;
+  std::byte* state;
+  const std::byte* update;
 };
 
 /// A rule bound to rows of one type and width. A small value, to be copied.
