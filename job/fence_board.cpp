@@ -31,6 +31,21 @@ std::string told_line(std::uint32_t rank, const std::string& key, const std::str
 
 }  // namespace
 
+std::optional<FencePut> put_in(const json& line) {
+  std::optional<std::string> key = text_in(line, "put");
+  std::optional<std::string> value = text_in(line, "value");
+  if (!key || !value) return std::nullopt;
+  return FencePut{.key = *std::move(key), .value = *std::move(value)};
+}
+
+bool is_fence(const json& line) {
+  return has(line, "fence");
+}
+
+bool is_go(const json& line) {
+  return has(line, "go");
+}
+
 // --- a process's side
 
 std::string FenceNotes::put_line(const std::string& key, const std::string& value) {
@@ -43,7 +58,7 @@ std::string FenceNotes::fence_line() {
 
 absl::StatusOr<bool> FenceNotes::take(std::string_view line) {
   const json object = json::parse(line, nullptr, false);
-  if (object.is_object() && object.contains("go")) return true;
+  if (is_go(object)) return true;
   const std::optional<std::uint32_t> rank = number_in(object, "rank");
   std::optional<std::string> key = text_in(object, "key");
   std::optional<std::string> value = text_in(object, "value");
@@ -70,14 +85,13 @@ std::string FenceNotes::lines() const {
 absl::Status FenceBoard::take(std::uint32_t rank, std::string_view line) {
   if (rank >= is_at_fence_.size()) is_at_fence_.resize(rank + 1, false);
   const json object = json::parse(line, nullptr, false);
-  if (object.is_object() && object.contains("fence") && !is_at_fence_[rank]) {
+  if (is_fence(object) && !is_at_fence_[rank]) {
     is_at_fence_[rank] = true;
     return absl::OkStatus();
   }
-  const std::optional<std::string> key = text_in(object, "put");
-  const std::optional<std::string> value = text_in(object, "value");
-  if (!key || !value) return broke_the_rules(fmt::format("process {}", rank), line);
-  tell(rank, *key, *value);
+  const std::optional<FencePut> put = put_in(object);
+  if (!put) return broke_the_rules(fmt::format("process {}", rank), line);
+  tell(rank, put->key, put->value);
   return absl::OkStatus();
 }
 

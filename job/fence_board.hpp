@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,18 @@
 #include "absl/status/statusor.h"
 
 namespace verbena::job {
+
+/// What a process puts.
+struct FencePut {
+  std::string key;
+  std::string value;
+};
+/// Of a line that was parsed; nullopt: it says something else.
+std::optional<FencePut> put_in(const nlohmann::json& line);
+/// A process has come to a fence.
+bool is_fence(const nlohmann::json& line);
+/// A fence has ended.
+bool is_go(const nlohmann::json& line);
 
 /// A process's side. Thread safety: none.
 class FenceNotes {

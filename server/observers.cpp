@@ -24,15 +24,15 @@ absl::Status Observers::on_message(Peer& peer, const protocol::ControlMessage& m
   if (peer.is_worker()) return absl::FailedPreconditionError("is a worker, and observes");
   if (std::holds_alternative<protocol::Observe>(message)) {
     RETURN_IF_ERROR(admit(peer));
-    reply_(peer, observed());
+    job_.reply(peer, observed());
     return absl::OkStatus();
   }
   if (!peer.is_observer) return absl::FailedPreconditionError("spoke before it said that it observes");
   if (const auto* inspect = std::get_if<protocol::Inspect>(&message)) return on_inspect(peer, *inspect);
   const std::uint32_t table = std::get<protocol::Describe>(message).table;
-  if (table >= shards_.size())
-    return absl::InvalidArgumentError(fmt::format("asks for table {} of {}", table, shards_.size()));
-  reply_(peer, shards_[table].table);
+  if (table >= job_.shards.size())
+    return absl::InvalidArgumentError(fmt::format("asks for table {} of {}", table, job_.shards.size()));
+  job_.reply(peer, job_.shards[table].table);
   return absl::OkStatus();
 }
 
@@ -49,13 +49,14 @@ absl::Status Observers::admit(Peer& peer) {
 
 absl::Status Observers::on_inspect(Peer& peer, const protocol::Inspect& inspect) {
   if (peer.inspection != nullptr) return absl::FailedPreconditionError("asks before it has its answer");
-  if (inspect.table >= shards_.size() || inspect.lane >= lanes_) {
+  if (inspect.table >= job_.shards.size() || inspect.lane >= job_.lanes) {
     return absl::InvalidArgumentError(
         fmt::format("asks about table {}, lane {}", inspect.table, inspect.lane));
   }
-  const FixedShard* const shard = shards_[inspect.table].for_lanes();
-  absl::StatusOr<protocol::BoundFunction> function = absl::FailedPreconditionError(fmt::format(
-      "table \"{}\" is dynamic: server functions are for static ones", shards_[inspect.table].table.name));
+  const FixedShard* const shard = job_.shards[inspect.table].for_lanes();
+  absl::StatusOr<protocol::BoundFunction> function = absl::FailedPreconditionError(
+      fmt::format("table \"{}\" is dynamic: server functions are for static ones",
+                  job_.shards[inspect.table].table.name));
   if (shard != nullptr) function = shard->find_function(inspect.text, 0);
   if (function.ok() && function->changes_rows()) {
     function =
@@ -67,7 +68,7 @@ absl::Status Observers::on_inspect(Peer& peer, const protocol::Inspect& inspect)
       protocol::CallMessage{.range = kAllKeys, .keys = inspect.keys, .text = inspect.text}, function,
       FunctionRun::Window{inspect.first_row, inspect.most_rows});
   if (is_possible) {
-    host_.enqueue(inspect.lane, {.kind = LaneTask::Kind::kCall, .call = peer.inspection});
+    job_.host.enqueue(inspect.lane, {.kind = LaneTask::Kind::kCall, .call = peer.inspection});
   } else {
     peer.inspection->finish();
     peer.has_inspected = true;
@@ -90,9 +91,9 @@ void Observers::send(Peer& peer) const {
   while (peer.has_inspected && peer.control.empty() && peer.is_there()) {
     FunctionRun& run = *peer.inspection;
     const std::span<const std::uint64_t> words = run.take_words(protocol::kMaxInspectedWords);
-    reply_(peer,
-           protocol::Inspected{
-               .rows = run.rows(), .words_left = run.words_left(), .words = {words.begin(), words.end()}});
+    job_.reply(
+        peer, protocol::Inspected{
+                  .rows = run.rows(), .words_left = run.words_left(), .words = {words.begin(), words.end()}});
     if (!run.is_told()) continue;
     peer.inspection.reset();
     peer.has_inspected = false;

@@ -15,10 +15,10 @@ namespace verbena::server {
 
 absl::Status SavingDesk::on_save_rows(Peer& peer, const protocol::SaveRows& save) {
   if (peer.worker == 0 && peer.has_come_back && save.clock > peer.clock && saving_.is_under_way()) {
-    reply_(peer, protocol::PartSaved{.clock = save.clock,
-                                     .rank = job_.server,
-                                     .code = static_cast<std::uint32_t>(absl::StatusCode::kUnavailable),
-                                     .reason = "still writes a checkpoint that was given up"});
+    job_.reply(peer, protocol::PartSaved{.clock = save.clock,
+                                         .rank = job_.server,
+                                         .code = static_cast<std::uint32_t>(absl::StatusCode::kUnavailable),
+                                         .reason = "still writes a checkpoint that was given up"});
     return absl::OkStatus();
   }
   if (peer.worker != 0 || save.clock <= peer.clock || saving_.is_under_way()) {
@@ -33,10 +33,10 @@ absl::Status SavingDesk::on_save_rows(Peer& peer, const protocol::SaveRows& save
     for (std::uint32_t lane = 0; lane < job_.lanes; ++lane)
       job_.host.enqueue(lane, {.kind = LaneTask::Kind::kState, .state = task});
   }
-  reply_(peer, protocol::PartSaved{.clock = save.clock,
-                                   .rank = job_.server,
-                                   .code = static_cast<std::uint32_t>(status.code()),
-                                   .reason = std::string(status.message())});
+  job_.reply(peer, protocol::PartSaved{.clock = save.clock,
+                                       .rank = job_.server,
+                                       .code = static_cast<std::uint32_t>(status.code()),
+                                       .reason = std::string(status.message())});
   for (Peer* const worker : job_.workers) {
     if (worker != nullptr && worker->left) tell_that_it_saves_nothing(*worker);
   }
@@ -88,7 +88,7 @@ bool SavingDesk::step() {
 
 void SavingDesk::tell_worker_0(const protocol::PartSaved& saved) {
   Peer* const worker = job_.workers[0];
-  if (worker != nullptr && worker->is_there()) reply_(*worker, saved);
+  if (worker != nullptr && worker->is_there()) job_.reply(*worker, saved);
 }
 
 /// Workers are not connected to one another.

@@ -2,34 +2,24 @@
 // and how, is Saving's.
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
+#include "server/job_view.hpp"
 #include "server/peer.hpp"
 #include "server/saving.hpp"
-#include "server/shards.hpp"
-#include "server/table_shard.hpp"
 
 namespace verbena::server {
 
 /// Thread safety: belongs to the transport's thread.
 class SavingDesk {
  public:
-  using Reply = std::function<void(Peer& peer, const protocol::ControlMessage& message)>;
-  struct Job {
-    std::uint32_t server = 0;
-    std::uint32_t lanes = 1;
-    ShardHost& host;
-    const Shards& shards;
-    const std::vector<Peer*>& workers;  ///< by rank; nullptr before their hello
-  };
-  /// All must outlive it. `wake`: has the transport's thread call step() soon; may be called from any thread.
-  SavingDesk(const Job& job, Reply reply, std::function<void()> wake)
-      : job_(job), reply_(std::move(reply)), saving_(job.server, job.lanes, std::move(wake)) {}
+  /// `job` must outlive it. `wake`: has the transport's thread call step() soon; may be called from any
+  /// thread.
+  SavingDesk(const JobView& job, std::function<void()> wake)
+      : job_(job), saving_(job.server, job.lanes, std::move(wake)) {}
 
   // From a worker. INVALID_ARGUMENT: it breaks rules.
   absl::Status on_save_rows(Peer& peer, const protocol::SaveRows& save);
@@ -45,8 +35,7 @@ class SavingDesk {
   void copy_moving_rows();
   void tell_worker_0(const protocol::PartSaved& saved);
 
-  const Job job_;
-  const Reply reply_;
+  const JobView& job_;
   Saving saving_;
   consistency::Clock clock_ = 0;          ///< of the newest checkpoint that was asked for
   bool has_moving_rows_to_copy_ = false;  ///< at the cut that is expected

@@ -40,6 +40,7 @@
 #include "server/chain.hpp"
 #include "server/homes.hpp"
 #include "server/image.hpp"
+#include "server/job_view.hpp"
 #include "server/lane.hpp"
 #include "server/observers.hpp"
 #include "server/opening.hpp"
@@ -232,6 +233,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> workers_;  ///< by rank; nullptr before hello
   Chain chain_;
+  const JobView job_view_;
   SavingDesk saving_;
   Succession succession_;
   Observers observers_;

@@ -19,7 +19,7 @@ absl::Status Succession::on_server_gone(Peer& worker, const protocol::ServerGone
   spdlog::warn("server {} hears from worker {} that server {} is gone; server {} is the home of its keys now",
                job_.server, worker.worker, gone.server, heirs_.of(gone.server));
   for (Peer* const other : job_.workers) {
-    if (other != nullptr && other != &worker && other->is_there()) reply_(*other, gone);
+    if (other != nullptr && other != &worker && other->is_there()) job_.reply(*other, gone);
   }
   for (TableShard* const shard : job_.shards.outside_lanes()) {
     MovingShard& moving = *shard->moving();

@@ -14,15 +14,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "protocol/heirs.hpp"
 #include "protocol/messages.hpp"
+#include "server/job_view.hpp"
 #include "server/peer.hpp"
-#include "server/shards.hpp"
-#include "server/table_shard.hpp"
 
 namespace verbena::server {
 
@@ -30,16 +27,8 @@ class MovingShard;
 
 class Succession {
  public:
-  using Reply = std::function<void(Peer& peer, const protocol::ControlMessage& message)>;
-  struct Job {
-    std::uint32_t server = 0;
-    std::uint32_t servers = 0;
-    ShardHost& host;
-    const Shards& shards;
-    const std::vector<Peer*>& workers;  ///< by rank; nullptr before their hello
-  };
-  /// All must outlive it.
-  Succession(const Job& job, Reply reply) : job_(job), reply_(std::move(reply)), heirs_(job.servers) {}
+  /// `job` must outlive it.
+  explicit Succession(const JobView& job) : job_(job), heirs_(job.servers) {}
 
   // From a worker. INVALID_ARGUMENT: it breaks rules. RESOURCE_EXHAUSTED: no memory for inherited keys.
   absl::Status on_server_gone(Peer& worker, const protocol::ServerGone& gone);
@@ -56,8 +45,7 @@ class Succession {
   void begin_census_if_all_moves_have_ended();
   [[nodiscard]] MovingShard* shard_of(const Peer& worker, std::uint32_t table) const;
 
-  const Job job_;
-  const Reply reply_;
+  const JobView& job_;
   protocol::Heirs heirs_;
 };
 

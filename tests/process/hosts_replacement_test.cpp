@@ -22,8 +22,7 @@
 #include <vector>
 
 #include "base/file_descriptor.hpp"
-#include "tests/process/chance.hpp"
-#include "tests/process/hosts_network.hpp"
+#include "tests/process/hosts_job.hpp"
 #include "tests/process/program.hpp"
 #include "tests/process/small_training.hpp"
 #include "tests/temporary_folder.hpp"
@@ -64,20 +63,12 @@ class MetricsPipe {
 };
 
 /// A job on three hosts. The first has servers only, and leads; the workers are on the others.
-class HostsReplacementTest : public ::testing::TestWithParam<SmallTraining> {
+class HostsReplacementTest : public HostsJobTest {
  protected:
-  static constexpr std::size_t kWorkers = 2;
-
-  HostsReplacementTest() {
-    write_data(GetParam(), folder_.path("data"));
-    verbena::testing::write_file(folder_.path("secret"), "a secret that nobody knows\n");
-    std::filesystem::permissions(folder_.path("secret"), std::filesystem::perms::owner_read);
-  }
   /// Begins a job, and waits until it trains. `servers`: their processes.
   void begin(std::size_t servers, const std::vector<std::string>& options) {
-    auto network = HostsNetwork::make({.hosts = 3});
-    if (!network.ok()) GTEST_SKIP() << "skipped: no networks of its own: " << network.status();
-    network_ = *std::move(network);
+    connect({.hosts = 3});
+    if (network_ == nullptr) return;
     processes_.clear();
     servers_ = servers;
     options_ = options;
@@ -101,21 +92,12 @@ class HostsReplacementTest : public ::testing::TestWithParam<SmallTraining> {
   }
   [[nodiscard]] std::unique_ptr<Program> start_on(std::size_t host, std::size_t rank,
                                                   const std::vector<std::string>& more = {}) const {
-    const SmallTraining& training = GetParam();
-    std::vector<std::string> all = {
-        "run",           training.application,
-        "--data",        folder_.path("data"),
-        "--workers",     std::to_string(kWorkers),
-        "--output",      folder_.path("model"),
-        "--slow",        fmt::format("worker=all,pause={},every=1", pause_of_each_clock()),
-        "--rendezvous",  HostsNetwork::address(0) + ":7000",
-        "--process",     std::to_string(rank),
-        "--processes",   std::to_string(servers_ + kWorkers),
-        "--secret-file", folder_.path("secret")};
-    if (rank == 0) all.insert(all.end(), {"--metrics", metrics_name_});
-    for (const std::vector<std::string>& words : {training.options, options_, more})
-      all.insert(all.end(), words.begin(), words.end());
-    return std::make_unique<Program>(VERBENA_PROGRAM, all, folder_.path(), network_->on(host));
+    std::vector<std::string> own = {"--process", std::to_string(rank), "--slow",
+                                    fmt::format("worker=all,pause={},every=1", pause_of_each_clock())};
+    if (rank == 0) own.insert(own.end(), {"--metrics", metrics_name_});
+    return std::make_unique<Program>(
+        VERBENA_PROGRAM, training_words("model", {meeting_words(servers_ + kWorkers), own, options_, more}),
+        folder_.path(), network_->on(host));
   }
   /// So that all take some seconds.
   [[nodiscard]] static std::string pause_of_each_clock() {
@@ -133,35 +115,16 @@ class HostsReplacementTest : public ::testing::TestWithParam<SmallTraining> {
   void pause() { std::this_thread::sleep_for(std::chrono::duration<double>(chance_.up_to(0.2))); }
   /// All train to the end. Returns what rank 0 has said.
   std::string end_well() {
-    std::string said;
-    for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
-      const Ended ended = processes_[rank]->wait();
-      EXPECT_EQ(ended.status, 0) << "rank " << rank << ": " << ended.err;
-      if (rank == 0) {
-        said = ended.out + ended.err;
-      } else {
-        EXPECT_EQ(ended.err, "") << "rank " << rank;
-      }
-    }
+    std::string said = wait_for_all();
     for (const std::string& file : model()) EXPECT_NE(file, "");
     return said;
   }
-  [[nodiscard]] std::vector<std::string> model(const std::string& name = "model") const {
-    std::vector<std::string> files;
-    for (const std::string& end : GetParam().models)
-      files.push_back(verbena::testing::contents(folder_.path(name + end)));
-    return files;
-  }
 
-  Chance chance_;
-  verbena::testing::TemporaryFolder folder_;
-  std::unique_ptr<HostsNetwork> network_;
   int jobs_ = 0;
   std::string metrics_name_;
   std::optional<MetricsPipe> metrics_;  ///< of the job
   std::size_t servers_ = 0;
   std::vector<std::string> options_;
-  std::vector<std::unique_ptr<Program>> processes_;  ///< by rank
 };
 
 /// All are started again on one host.
@@ -232,13 +195,8 @@ class OneHostsReplacementTest : public HostsReplacementTest {
  protected:
   /// What a run in which nothing dies trains, on one server, under BSP.
   [[nodiscard]] std::vector<std::string> undisturbed() const {
-    const SmallTraining& training = GetParam();
-    std::vector<std::string> all = {
-        "run",       training.application,       "--data",        folder_.path("data"),
-        "--workers", std::to_string(kWorkers),   "--consistency", "bsp",
-        "--output",  folder_.path("undisturbed")};
-    all.insert(all.end(), training.options.begin(), training.options.end());
-    const Ended ended = run(VERBENA_PROGRAM, all, folder_.path());
+    const Ended ended =
+        run(VERBENA_PROGRAM, training_words("undisturbed", {{"--consistency", "bsp"}}), folder_.path());
     EXPECT_EQ(ended.status, 0) << ended.err;
     return model("undisturbed");
   }
@@ -387,14 +345,8 @@ TEST_P(HostsResumeTest, WithTheSameWordsAllGoOnFromTheNewestCheckpoint) {
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) processes_[rank] = start(rank);
   EXPECT_THAT(end_well(), HasSubstr("verbena: goes on from " + folder_.path("saved") + "/ckpt-"));
   const std::vector<std::string> resumed = model();
-  const SmallTraining& training = GetParam();
-  std::vector<std::string> all = {"run",           training.application,
-                                  "--data",        folder_.path("data"),
-                                  "--workers",     std::to_string(kWorkers),
-                                  "--servers",     "2",
-                                  "--consistency", "bsp",
-                                  "--output",      folder_.path("undisturbed")};
-  all.insert(all.end(), training.options.begin(), training.options.end());
+  const std::vector<std::string> all =
+      training_words("undisturbed", {{"--servers", "2", "--consistency", "bsp"}});
   EXPECT_EQ(run(VERBENA_PROGRAM, all, folder_.path()).status, 0);
   EXPECT_EQ(resumed, model("undisturbed"));
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/free_port.hpp"
+#include "tests/process/hosts_job.hpp"
 #include "tests/process/hosts_network.hpp"
 #include "tests/process/small_training.hpp"
 
@@ -25,56 +26,32 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr std::size_t kWorkersOnHosts = 2;
-
-class HostsTest : public SmallTrainingTest {
+class HostsTest : public HostsJobTest {
  protected:
-  /// Makes the hosts.
-  void connect(const HostsNetwork::Options& options) {
-    auto network = HostsNetwork::make(options);
-    if (!network.ok()) GTEST_SKIP() << "skipped: no networks of its own: " << network.status();
-    network_ = *std::move(network);
-  }
-  void SetUp() override {
-    verbena::testing::write_file(folder_.path("secret"), "a secret that nobody knows\n");
-    std::filesystem::permissions(folder_.path("secret"), std::filesystem::perms::owner_read);
-  }
   [[nodiscard]] std::vector<std::string> words(const std::string& output,
                                                const std::vector<std::string>& more) const {
-    const SmallTraining& training = GetParam();
-    std::vector<std::string> all = {"run",           training.application,
-                                    "--data",        folder_.path("data"),
-                                    "--servers",     std::to_string(kServersOfSmallTraining),
-                                    "--workers",     std::to_string(kWorkersOnHosts),
-                                    "--consistency", consistency_,
-                                    "--output",      folder_.path(output)};
-    all.insert(all.end(), training.options.begin(), training.options.end());
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    return training_words(
+        output,
+        {{"--servers", std::to_string(kServersOfSmallTraining), "--consistency", consistency_}, more});
   }
 
   /// The same under BSP on one host, and on two, each with a server and a worker. `more`: options of these.
   void train_on_both(const std::vector<std::string>& more = {});
-
-  std::string consistency_ = "bsp";
-  std::unique_ptr<HostsNetwork> network_;
 };
 
 void HostsTest::train_on_both(const std::vector<std::string>& more) {
   const Ended on_one = run(VERBENA_PROGRAM, words("one", {}), folder_.path());
   ASSERT_EQ(on_one.status, 0) << on_one.err;
-  constexpr std::size_t kProcesses = kServersOfSmallTraining + kWorkersOnHosts;
-  std::vector<std::unique_ptr<Program>> processes;
+  constexpr std::size_t kProcesses = kServersOfSmallTraining + kWorkers;
   for (std::size_t rank = 0; rank < kProcesses; ++rank) {
-    std::vector<std::string> all =
-        words("two", {"--rendezvous", HostsNetwork::address(0) + ":7000", "--process", std::to_string(rank),
-                      "--processes", std::to_string(kProcesses), "--secret-file", folder_.path("secret")});
+    std::vector<std::string> all = meeting_words(kProcesses);
+    all.insert(all.end(), {"--process", std::to_string(rank)});
     all.insert(all.end(), more.begin(), more.end());
-    processes.push_back(
-        std::make_unique<Program>(VERBENA_PROGRAM, all, folder_.path(), network_->on(rank % 2)));
+    processes_.push_back(std::make_unique<Program>(VERBENA_PROGRAM, words("two", all), folder_.path(),
+                                                   network_->on(rank % 2)));
   }
   for (std::size_t rank = 0; rank < kProcesses; ++rank) {
-    const Ended ended = processes[rank]->wait();
+    const Ended ended = processes_[rank]->wait();
     EXPECT_EQ(ended.status, 0) << "rank " << rank << ": " << ended.err;
     if (rank == 0) {
       EXPECT_NE(ended.out.find(", tcp"), std::string::npos) << ended.out;
@@ -106,42 +83,25 @@ TEST_P(HostsTest, NobodyNoticesThatConnectionsBreak) {
 /// ranks 0 and 1, their copies ranks 2 and 3.
 class HostsFailoverTest : public HostsTest {
  protected:
-  static constexpr std::size_t kProcesses = 2 * kServersOfSmallTraining + kWorkersOnHosts;
+  static constexpr std::size_t kProcesses = 2 * kServersOfSmallTraining + kWorkers;
   static constexpr std::size_t kHostOf[kProcesses] = {0, 1, 1, 2, 0, 0};
 
   void begin(const std::vector<std::string>& more = {}) {
     connect({.hosts = 3});
-    if (network_ != nullptr) begin_at(HostsNetwork::address(0) + ":7000", more);
+    if (network_ != nullptr) begin_at(place_, more);
   }
   void begin_at(const std::string& place, const std::vector<std::string>& more) {
     place_ = place;
     const Ended on_one = run(VERBENA_PROGRAM, words("one", {}), folder_.path());
     ASSERT_EQ(on_one.status, 0) << on_one.err;
     for (std::size_t rank = 0; rank < kProcesses; ++rank) processes_.push_back(start(rank, more));
-    ASSERT_TRUE(wait_until([&] {
-      std::error_code none;
-      return std::filesystem::directory_iterator(saved(), none) != std::filesystem::directory_iterator() ||
-             !alive(processes_[0]->pid());
-    }));
-    ASSERT_TRUE(alive(processes_[0]->pid())) << processes_[0]->wait().err;
+    wait_for_checkpoint();
   }
   [[nodiscard]] std::unique_ptr<Program> start(std::size_t rank, const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {"--rendezvous",
-                                    place_,
-                                    "--process",
-                                    std::to_string(rank),
-                                    "--processes",
-                                    std::to_string(kProcesses),
-                                    "--secret-file",
-                                    folder_.path("secret"),
-                                    "--replicas",
-                                    "1",
-                                    "--checkpoint",
-                                    saved(),
-                                    "--checkpoint-every",
-                                    "1",
-                                    "--slow",
-                                    fmt::format("worker=all,pause={}ms,every=1", pause_.count())};
+    std::vector<std::string> all = meeting_words(kProcesses);
+    all.insert(all.end(), {"--process", std::to_string(rank), "--replicas", "1", "--checkpoint", saved(),
+                           "--checkpoint-every", "1", "--slow",
+                           fmt::format("worker=all,pause={}ms,every=1", pause_.count())});
     all.insert(all.end(), more.begin(), more.end());
     const std::function<void()> there =
         network_ == nullptr ? std::function<void()>([] {}) : network_->on(kHostOf[rank]);
@@ -149,23 +109,8 @@ class HostsFailoverTest : public HostsTest {
   }
   /// All but the `lost` train to the end, and get the same model. Returns what rank 0 has said.
   std::string end_without(const std::set<std::size_t>& lost) {
-    std::string said;
-    for (std::size_t rank = 0; rank < kProcesses; ++rank) {
-      if (lost.contains(rank)) continue;
-      const Ended ended = processes_[rank]->wait();
-      EXPECT_EQ(ended.status, 0) << "rank " << rank << ": " << ended.err;
-      if (rank == 0) {
-        said = ended.out + ended.err;
-      } else if (!waits_for_leader_) {
-        EXPECT_EQ(ended.err, "") << "rank " << rank;
-      }
-    }
-    if (consistency_ == "bsp") {
-      EXPECT_EQ(model("one"), model("copies"));
-    } else {
-      EXPECT_EQ(tokens("copies"), kTokens);
-    }
-    for (const std::string& file : model("copies")) EXPECT_NE(file, "");
+    std::string said = wait_for_all(lost, !waits_for_leader_);
+    expect_model_of_one_host("copies");
     return said;
   }
   [[nodiscard]] std::string name_of(std::size_t rank, const std::string& what) const {
@@ -194,8 +139,6 @@ class HostsFailoverTest : public HostsTest {
 
   std::chrono::milliseconds pause_{100};  ///< of each worker in each iteration
   bool waits_for_leader_ = false;         ///< the others have something to say
-  std::string place_;
-  std::vector<std::unique_ptr<Program>> processes_;  ///< by rank
 };
 
 TEST_P(HostsFailoverTest, AServerThatDiesIsReplacedByItsCopy) {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/process/hosts_network.hpp"
+#include "tests/process/hosts_job.hpp"
 #include "tests/process/small_training.hpp"
 
 namespace verbena::process_test {
@@ -22,41 +22,23 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// Four servers on two hosts: ranks 0 and 1 on the first one, where the workers are, and 2 and 3 on the
-/// second one. With copies, these are on the other host each. There is a third host.
-class MovingServersTest : public SmallTrainingTest {
+/// second one. With copies, these are on the other host each. There is a third host. In processes_ those that
+/// join come after the others.
+class MovingServersTest : public HostsJobTest {
  protected:
   static constexpr std::size_t kServers = 4;
-  static constexpr std::size_t kWorkers = 2;
 
-  void SetUp() override {
-    auto network = HostsNetwork::make({.hosts = 3});
-    if (!network.ok()) GTEST_SKIP() << "skipped: no networks of its own: " << network.status();
-    network_ = *std::move(network);
-    verbena::testing::write_file(folder_.path("secret"), "a secret that nobody knows\n");
-    std::filesystem::permissions(folder_.path("secret"), std::filesystem::perms::owner_read);
-  }
+  void SetUp() override { connect({.hosts = 3}); }
   [[nodiscard]] std::vector<std::string> words(const std::string& output,
                                                const std::vector<std::string>& more) const {
-    const SmallTraining& training = GetParam();
-    std::vector<std::string> all = {"run",           training.application,
-                                    "--data",        folder_.path("data"),
-                                    "--servers",     std::to_string(kServers),
-                                    "--workers",     std::to_string(kWorkers),
-                                    "--consistency", consistency_,
-                                    "--output",      folder_.path(output)};
-    all.insert(all.end(), training.options.begin(), training.options.end());
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    return training_words(output,
+                          {{"--servers", std::to_string(kServers), "--consistency", consistency_}, more});
   }
   /// Of all processes of the job.
   [[nodiscard]] std::vector<std::string> job_words(const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {
-        "--rendezvous",  HostsNetwork::address(0) + ":7000",
-        "--processes",   std::to_string(kServers * (1 + replicas_) + kWorkers),
-        "--secret-file", folder_.path("secret"),
-        "--checkpoint",  saved(),
-        "--slow",        fmt::format("worker=all,pause={}ms,every=1", pause_.count())};
-    all.insert(all.end(), {"--checkpoint-every", "1"});
+    std::vector<std::string> all = meeting_words(kServers * (1 + replicas_) + kWorkers);
+    all.insert(all.end(), {"--checkpoint", saved(), "--checkpoint-every", "1", "--slow",
+                           fmt::format("worker=all,pause={}ms,every=1", pause_.count())});
     if (replicas_ == 0) all.emplace_back("--elastic");
     if (GetParam().application < "l") all.emplace_back("--tls");  // some do, and some do not
     if (replicas_ > 0) all.insert(all.end(), {"--replicas", std::to_string(replicas_)});
@@ -80,40 +62,17 @@ class MovingServersTest : public SmallTrainingTest {
       all.insert(all.end(), more.begin(), more.end());
       processes_.push_back(start(host, all));
     }
-    ASSERT_TRUE(wait_until([&] {
-      std::error_code none;
-      return std::filesystem::directory_iterator(saved(), none) != std::filesystem::directory_iterator() ||
-             !alive(processes_[0]->pid());
-    }));
-    ASSERT_TRUE(alive(processes_[0]->pid())) << processes_[0]->wait().err;
+    wait_for_checkpoint();
   }
   /// All processes end well, and the model is the one of a job of one host. Returns what rank 0 has said.
   std::string end() {
-    std::string said;
-    for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
-      if (processes_[rank] == nullptr) continue;
-      const Ended ended = processes_[rank]->wait();
-      EXPECT_EQ(ended.status, 0) << "process " << rank << ": " << ended.err;
-      if (rank == 0) {
-        said = ended.out + ended.err;
-      } else {
-        EXPECT_EQ(ended.err, "") << "process " << rank;
-      }
-    }
-    if (consistency_ == "bsp") {
-      EXPECT_EQ(model("one"), model("moved"));
-    } else {
-      EXPECT_EQ(tokens("moved"), kTokens);
-    }
-    for (const std::string& file : model("moved")) EXPECT_NE(file, "");
+    std::string said = wait_for_all();
+    expect_model_of_one_host("moved");
     return said;
   }
 
   std::size_t replicas_ = 0;
-  std::string consistency_ = "bsp";
   std::chrono::milliseconds pause_{500};  ///< of each worker in each iteration
-  std::unique_ptr<HostsNetwork> network_;
-  std::vector<std::unique_ptr<Program>> processes_;  ///< by rank, and then those that join
 };
 
 /// And it leaves again, with all that it has.

@@ -15,6 +15,10 @@
 
 namespace verbena::transport {
 
+namespace fake {
+struct State;
+}
+
 class FakeFabric {
  public:
   struct DeviceOptions {
@@ -75,10 +79,8 @@ class FakeFabric {
   /// What was created and not destroyed, "" if nothing.
   [[nodiscard]] std::string leaks() const;
 
-  struct State;
-
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<fake::State> state_;
 };
 
 }  // namespace verbena::transport

@@ -1,0 +1,115 @@
+#include "job/meeting/guest.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "job/meeting/messages.hpp"
+
+namespace verbena::job {
+
+using nlohmann::json;
+using transport::Event;
+using transport::TimePoint;
+using Clock = std::chrono::steady_clock;
+
+MeetingGuest::MeetingGuest(const MeetingOptions& options, transport::Transport& transport,
+                           std::unique_ptr<transport::Connection> leader, Hearing& hearing, SharedEnd& end)
+    : rank_(options.joins ? std::nullopt : std::optional(options.rank)),
+      size_(options.size),
+      transport_(transport),
+      hearing_(hearing),
+      end_(end),
+      wire_(std::move(leader)),
+      search_(options.place) {
+  wire_.say(rank_ ? line_of({{says::kRank, *rank_}, {says::kSize, size_}})
+                  : line_of({{says::kJoins, true}, {says::kSize, size_}}));
+  if (rank_) roster_ = Roster::of_beginning(size_);
+}
+
+void MeetingGuest::on_own_words(std::string_view words) {
+  if (!search_.is_on()) return wire_.say(words);
+  if (unsaid_.size() + words.size() <= Wire::kMostHeldBytes) unsaid_ += words;
+}
+
+void MeetingGuest::on_event(const Event& event) {
+  if (!wire_.uses(event.connection)) return;
+  if (event.kind == Event::Kind::kMessage)
+    static_cast<void>(wire_.hear(event.message, [&](std::string_view line) { take(line); }));
+  if (event.kind == Event::Kind::kDisconnected && end_.is_watching()) lose_leader();
+}
+
+void MeetingGuest::take(std::string_view line) {
+  const json object = json::parse(line, nullptr, false);
+  if (const auto job = text_in(object, says::kJob)) {
+    job_ = *job;
+  } else if (has(object, says::kRoster)) {
+    const std::optional<Roster> roster = roster_in(object[says::kRoster]);
+    if (!roster) return;
+    roster_ = *roster;
+    wire_.say(line_of({{says::kKnows, roster_.number}}));
+  } else if (has(object, says::kRecall)) {
+    wire_.say(hearing_.notes().lines());
+  } else if (const auto leader = number_in(object, says::kLeads)) {
+    led_by_ = *leader;
+    search_.end();
+    wire_.say(std::exchange(unsaid_, {}));
+  } else {
+    if (number_in(object, says::kLate)) roster_ = {};  // it is on none that this process could know
+    hearing_.hear(line);
+  }
+}
+
+void MeetingGuest::lose_leader() {
+  const TimePoint now = Clock::now();
+  if (!search_.is_on()) {
+    const std::string why = fmt::format("rank 0 ({}) is gone: {}", wire_.peer_name(), wire_.how_it_ended());
+    const PeerNews::Listener& listener = hearing_.listener();
+    const bool waits =
+        patience_.count() > 0 && !end_.has_lost() && listener.describe && !listener.describe().empty();
+    if (!waits) return hearing_.lose(why);
+    end_.show(
+        fmt::format("verbena: {}: this process waits {} s for another one in its place: start it again, with "
+                    "the same command line",
+                    why, patience_.count() / 1000));
+    search_.begin(now, patience_, why);
+    if (listener.on_leader_gone) listener.on_leader_gone();
+  }
+  search_.go_on(now);
+}
+
+void MeetingGuest::travel() {
+  if (end_.is_leaving()) return;
+  if (std::unique_ptr<transport::Connection> found = search_.try_to_connect(transport_))
+    wire_ = Wire(std::move(found));
+}
+
+std::chrono::milliseconds MeetingGuest::turn() const {
+  return search_.is_on() ? LeaderSearch::turn() : MeetingRole::turn();
+}
+
+void MeetingGuest::on_time(TimePoint now) {
+  if (search_.takes_introduction()) wire_.say(introduction());
+  if (const std::optional<std::string> why = search_.take_failure(now)) hearing_.lose(*why);
+  if (end_.is_due(now)) end_.end(end_.lost());
+}
+
+std::string MeetingGuest::introduction() const {
+  const PeerNews::Listener& listener = hearing_.listener();
+  return back_line({.rank = rank_.value_or(hearing_.place().value_or(0)),
+                    .size = size_,
+                    .incarnation = hearing_.incarnation(),
+                    .job = job_,
+                    .led_by = led_by_,
+                    .roster = roster_,
+                    .word = listener.describe ? listener.describe() : std::string()});
+}
+
+bool MeetingGuest::try_to_say_all() {
+  if (search_.is_on() && !search_.is_connected()) return true;
+  wire_.flush();
+  return wire_.has_said_all();
+}
+
+}  // namespace verbena::job

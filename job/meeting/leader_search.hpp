@@ -1,0 +1,57 @@
+// How a guest of a rendezvous over a network finds rank 0: at first, and another one when that is gone.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "job/rendezvous.hpp"
+#include "transport/host_port.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::job {
+
+/// Waits for the first rank 0, which may come later. Errors as of NetworkRendezvous::join().
+absl::StatusOr<std::unique_ptr<transport::Connection>> connect_to_leader(transport::Transport& transport,
+                                                                         const transport::HostPort& place,
+                                                                         std::chrono::milliseconds patience,
+                                                                         const Rendezvous::Stopped& stopped);
+
+/// The search for another one. Thread safety: none; belongs to the thread of a talk.
+class LeaderSearch {
+ public:
+  explicit LeaderSearch(transport::HostPort place) : place_(std::move(place)) {}
+
+  /// Rank 0 is gone: `lost` says who, and why.
+  void begin(transport::TimePoint now, std::chrono::milliseconds patience, std::string lost);
+  /// There is no connection, or no more: the next attempt comes soon.
+  void go_on(transport::TimePoint now);
+  /// There is another one.
+  void end();
+
+  [[nodiscard]] bool is_on() const { return gives_up_at_.has_value(); }
+  /// With a process that may be it.
+  [[nodiscard]] bool is_connected() const { return is_connected_; }
+  /// One attempt, if it is time for one; it may wait. nullptr: nobody was found.
+  [[nodiscard]] std::unique_ptr<transport::Connection> try_to_connect(transport::Transport& transport);
+  /// True once after each attempt that has found somebody: this process has to say who it is.
+  [[nodiscard]] bool takes_introduction();
+  /// If it has been in vain, which ends it: an error for people.
+  [[nodiscard]] std::optional<std::string> take_failure(transport::TimePoint now);
+  /// How long its thread may sleep meanwhile.
+  [[nodiscard]] static std::chrono::milliseconds turn();
+
+ private:
+  const transport::HostPort place_;
+  std::optional<transport::TimePoint> gives_up_at_;  ///< if it is on
+  std::chrono::milliseconds patience_{0};
+  std::string lost_;
+  transport::TimePoint next_attempt_{};
+  std::chrono::milliseconds attempt_{0};  ///< so long the next one may take
+  bool is_connected_ = false;
+  bool has_introduced_itself_ = false;
+};
+
+}  // namespace verbena::job

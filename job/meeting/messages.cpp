@@ -1,0 +1,41 @@
+#include "job/meeting/messages.hpp"
+
+#include <utility>
+
+namespace verbena::job {
+
+std::string dismissed_line(const std::string& why) {
+  return line_of({{says::kDismissed, why}});
+}
+
+std::string back_line(const Back& back) {
+  return line_of({{says::kBack, back.rank},
+                  {says::kSize, back.size},
+                  {says::kIncarnation, back.incarnation},
+                  {says::kJob, back.job},
+                  {says::kLedBy, back.led_by},
+                  {says::kRoster, json_of(back.roster)},
+                  {says::kWord, back.word}});
+}
+
+std::optional<Back> back_in(const nlohmann::json& object, std::uint32_t size) {
+  const auto rank = number_in(object, says::kBack);
+  const auto incarnation = number_in(object, says::kIncarnation);
+  auto job = text_in(object, says::kJob);
+  const auto led_by = number_in(object, says::kLedBy);
+  auto word = text_in(object, says::kWord);
+  auto roster = has(object, says::kRoster) ? roster_in(object[says::kRoster]) : std::nullopt;
+  const bool is_possible = rank && *rank > 0 && incarnation && job && led_by && word && roster &&
+                           number_in(object, says::kSize) == size &&
+                           (roster->places.empty() || roster->places.size() >= size);
+  if (!is_possible) return std::nullopt;
+  return Back{.rank = *rank,
+              .size = size,
+              .incarnation = *incarnation,
+              .job = *std::move(job),
+              .led_by = *led_by,
+              .roster = *std::move(roster),
+              .word = *std::move(word)};
+}
+
+}  // namespace verbena::job
