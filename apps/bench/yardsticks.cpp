@@ -124,9 +124,7 @@ Samples time_answers(const TimingOptions& options, std::size_t asked, std::size_
   update.fill(1);
   std::array<float, kMostFloatsOfAnswer> values = {};
   std::uint64_t number = 0;
-  TimingOptions single = options;
-  single.batch_nanoseconds = 0;  // each operation by itself: the clock costs little compared with it
-  Samples samples = time_plain(single, [&] {
+  Samples samples = time_plain(options, [&] {
     ++number;
     base::copy_words(question.floats.data(), update.data(), asked);
     question.number.store(number, std::memory_order_release);
@@ -236,9 +234,7 @@ Samples time_core_round_trip(const TimingOptions& options) {
   });
   const absl::Cleanup end_other = [&] { line.value.store(UINT64_MAX, std::memory_order_release); };
   std::uint64_t even = 0;
-  TimingOptions single = options;
-  single.batch_nanoseconds = 0;  // each operation by itself: the clock costs little compared with it
-  return time_plain(single, [&] {
+  return time_plain(options, [&] {
     line.value.store(even + 1, std::memory_order_release);
     while (line.value.load(std::memory_order_acquire) != even + 2) {
     }

@@ -1,5 +1,5 @@
 // What the machine itself needs for the same bytes, measured in the same run: the way of the data, written by
-// hand.
+// hand. Short ones are timed by batches, also round trips: a look at the clock would be a tenth of one.
 #pragma once
 
 #include <cstddef>

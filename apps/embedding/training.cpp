@@ -55,6 +55,15 @@ std::size_t most_mini_batches(const ScheduleOptions& options, std::size_t exampl
   return most;
 }
 
+absl::Status evaluate_together(RowStore& rows, absl::FunctionRef<absl::Status()> evaluate) {
+  RETURN_IF_ERROR(rows.barrier());
+  const bool evaluates = !rows.is_catching_up();
+  if (evaluates) RETURN_IF_ERROR(evaluate());
+  RETURN_IF_ERROR(rows.barrier());
+  // That worker may have died after the second barrier.
+  return evaluates || rows.is_catching_up() ? absl::OkStatus() : evaluate();
+}
+
 Training::Training(const ScheduleOptions& options, std::size_t examples, RowStore& rows,
                    std::vector<DataCursor> cursors)
     : options_(options), examples_(examples), rows_(rows), cursors_(std::move(cursors)) {}

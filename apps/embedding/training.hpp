@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/application.hpp"
@@ -39,6 +40,12 @@ absl::Status check_iterations(std::int64_t iterations, std::string_view load);
 
 /// The largest number of mini-batches in a clock, with so many examples in an iteration.
 std::size_t most_mini_batches(const ScheduleOptions& options, std::size_t examples);
+
+/// Calls evaluate(), which reads rows, when all workers have trained; no worker trains on before all of them
+/// have evaluated: what one still reads must not change, and whoever waits for one that still ranks would
+/// take that for training. Collective: it has two barriers. A process that takes the place of a worker that
+/// has died evaluates what that worker has not.
+absl::Status evaluate_together(RowStore& rows, absl::FunctionRef<absl::Status()> evaluate);
 
 /// Name of the sum in IterationReport that training must keep finite.
 inline constexpr const char* kLoss = "loss";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -43,7 +44,7 @@ void add_arguments(PlannedRun& run, const std::vector<std::string>& arguments) {
 
 const std::string& data_of(const ExperimentOptions& options, std::string_view application) {
   if (application == "kge") return options.triples;
-  if (application == "ctr") return options.examples;
+  if (application == "ctr" || application == "sketch") return options.examples;
   return application == "lda" || application == "word2vec" ? options.documents : options.ratings;
 }
 
@@ -52,14 +53,20 @@ std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual)
 }
 
 std::vector<std::string> training_arguments(const ExperimentOptions& options, const std::string& application,
-                                            const std::string& data, std::int64_t iterations) {
-  std::vector<std::string> arguments = {application, fmt::format("--data={}", data),
-                                        fmt::format("--seed={}", options.seed)};
+                                            const std::string& data, std::int64_t iterations,
+                                            std::int64_t evaluations) {
+  std::vector<std::string> arguments = {application, fmt::format("--data={}", data)};
+  const std::string every =
+      fmt::format("--evaluate-every={}", std::max<std::int64_t>(iterations / evaluations, 1));
+  if (application == "sketch") {  // which draws no numbers, and has so many iterations as it has
+    arguments.push_back(every);
+    return arguments;
+  }
+  arguments.push_back(fmt::format("--seed={}", options.seed));
   if (application == "ctr") {
     arguments.insert(arguments.end(), {fmt::format("--passes={}", iterations), "--test-fraction=0"});
   } else {
-    arguments.insert(arguments.end(), {fmt::format("--iterations={}", iterations),
-                                       fmt::format("--evaluate-every={}", iterations)});
+    arguments.insert(arguments.end(), {fmt::format("--iterations={}", iterations), every});
   }
   return arguments;
 }
@@ -122,9 +129,8 @@ std::optional<Target> target_of(const RunFigures& run, double share) {
   return Target{.objective = points.front().second + share * way, .way = way};
 }
 
-std::optional<double> seconds_to(const RunFigures& run, const Target& target) {
+std::optional<double> seconds_to(const Points& points, const Target& target) {
   const double sign = target.way < 0 ? -1 : 1;
-  const Points points = by_second(run);
   for (std::size_t i = 0; i < points.size(); ++i) {
     const auto& [seconds, objective] = points[i];
     if (sign * (objective - target.objective) < 0) continue;

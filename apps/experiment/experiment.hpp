@@ -50,6 +50,7 @@ struct PlannedRun {
   std::string label;  ///< unique in the experiment
   std::string application;
   std::string task;                    ///< what is trained, if an application is run on several data
+  std::string objective;               ///< what it is judged by; empty: the application's main objective
   std::uint32_t workers = 0;           ///< if runs differ in it; 0: none
   std::string consistency;             ///< as for --consistency
   double straggler = 1;                ///< one worker is this many times slower than the others; 1: none
@@ -156,10 +157,11 @@ void add_arguments(PlannedRun& run, const std::vector<std::string>& arguments);
 const std::string& data_of(const ExperimentOptions& options, std::string_view application);
 /// The iterations in the options, or else `usual`; passes of ctr.
 std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual);
-/// `application` trained on `data`, evaluated only in the end; ctr without a test, since it knows its loss as
-/// it trains.
+/// `application` trained on `data`, and evaluated about as often as `evaluations` says, the last time in the
+/// end; ctr without a test, since it knows its loss as it trains.
 std::vector<std::string> training_arguments(const ExperimentOptions& options, const std::string& application,
-                                            const std::string& data, std::int64_t iterations);
+                                            const std::string& data, std::int64_t iterations,
+                                            std::int64_t evaluations = 1);
 /// The argument with which each item takes every worker `item_time`.
 std::string item_time_argument(std::chrono::nanoseconds item_time);
 /// Matrix factorization for comparing models, with something to compute between two clocks. An iteration is 5
@@ -189,8 +191,11 @@ struct Target {
 std::optional<Target> target_of(const RunFigures& run, double share);
 
 /// Seconds of training until the target was reached, interpolated linearly between two evaluations. nullopt
-/// if the target was never reached.
-std::optional<double> seconds_to(const RunFigures& run, const Target& target);
+/// if the target was never reached. `points`: as by_second() has them.
+std::optional<double> seconds_to(const Points& points, const Target& target);
+inline std::optional<double> seconds_to(const RunFigures& run, const Target& target) {
+  return seconds_to(by_second(run), target);
+}
 
 /// How much farther `run` ended than `measure`, in parts of the target's way: below 0 if it did worse.
 std::optional<double> ahead_in_the_end(const RunFigures& run, const RunFigures& measure,

@@ -29,35 +29,54 @@ constexpr const char* kPlain = "plain loop";
 constexpr const char* kFirstPass = "plain loop, first pass";  // from where gains are counted
 constexpr const char* kDefault = "default";
 
+/// The rounds in which a single worker on the node of a single server is run in a way, too: all where it is
+/// judged by that, one where it is only to be seen.
+enum class OfOne : std::uint8_t { kNever, kFirstRound, kAllRounds };
+
 /// How rows come to workers.
 struct Way {
   const char* name;
   std::vector<std::string> arguments;
-  bool is_for_one = false;  ///< a single worker is run in this way, too
+  OfOne of_one = OfOne::kNever;
 };
 
-std::vector<Way> all_ways() {
-  return {{kDefault, {}, true},
-          {"bsp", {"--consistency=bsp", "--allocation=static"}, true},
-          {"essp:1", {"--consistency=essp:1", "--allocation=static"}},
+constexpr const char* kLocalize = "localize";
+constexpr const char* kIntent = "intent";
+
+/// `default_of_one`: that in which such a worker is run by default, which is not run again. Under asp it
+/// would do what it does under essp:1, since it has nobody to wait for.
+std::vector<Way> all_ways(std::string_view default_of_one) {
+  const auto unless_default = [&](std::string_view name) {
+    return name == default_of_one ? OfOne::kNever : OfOne::kFirstRound;
+  };
+  return {{kDefault, {}, OfOne::kAllRounds},
+          {"bsp", {"--consistency=bsp", "--allocation=static"}, OfOne::kAllRounds},
+          {"essp:1", {"--consistency=essp:1", "--allocation=static"}, OfOne::kFirstRound},
           {"asp", {"--consistency=asp", "--allocation=static"}},
-          {"localize", {"--consistency=sequential", "--allocation=localize"}},
-          {"intent", {"--consistency=asp", "--allocation=intent"}}};
+          {kLocalize, {"--consistency=sequential", "--allocation=localize"}, unless_default(kLocalize)},
+          {kIntent, {"--consistency=asp", "--allocation=intent"}, unless_default(kIntent)}};
 }
 
 /// Of ctr, whose rows stay on their servers.
 std::vector<Way> ways_of_ftrl() {
-  return {{kDefault, {}, true},
-          {"bsp", {"--consistency=bsp"}, true},
-          {"essp:1", {"--consistency=essp:1"}},
+  return {{kDefault, {}, OfOne::kAllRounds},
+          {"bsp", {"--consistency=bsp"}, OfOne::kAllRounds},
+          {"essp:1", {"--consistency=essp:1"}, OfOne::kFirstRound},
           {"asp", {"--consistency=asp"}}};
 }
 
 /// Of ctr by blocks, which is bsp by default, and must know after how many clocks it sees a step.
 std::vector<Way> ways_of_blocks() {
-  return {{kDefault, {}, true},
-          {"essp:1", {"--consistency=essp:1"}},
+  return {{kDefault, {}, OfOne::kAllRounds},
+          {"essp:1", {"--consistency=essp:1"}, OfOne::kFirstRound},
           {"bounded-delay:1", {"--consistency=bounded-delay:1"}}};
+}
+
+/// Nobody reads what others count before the end.
+std::vector<Way> ways_of_sketch() {
+  return {{kDefault, {}, OfOne::kAllRounds},
+          {"bsp", {"--consistency=bsp"}, OfOne::kAllRounds},
+          {"essp:1", {"--consistency=essp:1"}, OfOne::kFirstRound}};
 }
 
 /// What is trained. Runs take a second or two each on one core.
@@ -66,29 +85,54 @@ struct Task {
   const char* application;
   std::int64_t iterations;
   std::vector<std::string> arguments;
-  bool is_small = false;                      ///< on the small ratings
-  std::int64_t peer_iterations = 0;           ///< 0: no peer does it
-  std::int64_t rank = 0;                      ///< the peer's, as PeerTask has it
-  std::vector<double> peer_tolerances = {0};  ///< the peer is run with each
-  std::vector<Way> ways = all_ways();
+  bool is_small = false;                           ///< on the small ratings
+  std::vector<std::int64_t> peer_iterations = {};  ///< the peer is run with each; none: no peer does it
+  std::int64_t rank = 0;                           ///< the peer's, as PeerTask has it
+  std::vector<double> peer_tolerances = {0};       ///< the peer is run with each
+  std::vector<Way> ways = all_ways(kLocalize);
   double tolerance = kTolerance;
-  /// A single pass would train otherwise than the first of many, for the rate falls until the last one.
-  bool anneals = false;
+  /// The plain loop's first pass is looked at in a run of all passes: a single one would train otherwise, for
+  /// the rate falls until the last one, or cannot be had.
+  bool first_of_all = false;
+  std::int64_t evaluations = 10;  ///< in the first round; later ones are evaluated only in the end
+  const char* objective = "";     ///< as PlannedRun has it
 };
 
 std::vector<Task> tasks() {
-  return {{.name = "kge", .application = "kge", .iterations = 5, .arguments = {}, .tolerance = 0.1},
-          {"mf, rank 100", "mf", 12, {"--rank=100"}, false, 30, 100},
-          {"mf, rank 16", "mf", 50, {"--rank=16"}, false, 60, 16},
+  // On the way kge is evaluated only on valid triples.
+  return {{.name = "kge",
+           .application = "kge",
+           .iterations = 5,
+           .arguments = {},
+           .tolerance = 0.15,
+           .evaluations = 2,  // each takes longer than an iteration
+           .objective = "valid_mrr"},
+          {"mf, rank 100", "mf", 12, {"--rank=100"}, false, {30}, 100},
+          {"mf, rank 16", "mf", 50, {"--rank=16"}, false, {60}, 16},
           {"mf, small", "mf", 400, {"--rank=16", "--decay=0.99"}, true},
-          {"lda", "lda", 60, {"--topics=50", "--stop-words=english", "--top-words=0"}, false, 60, 50},
+          {.name = "lda",
+           .application = "lda",
+           .iterations = 60,
+           .arguments = {"--topics=50", "--stop-words=english", "--top-words=0"},
+           .peer_iterations = {60},
+           .rank = 50,
+           .ways = all_ways(kIntent),
+           .evaluations = 6},  // as often as MALLET is
           {.name = "word2vec",
            .application = "word2vec",
            .iterations = 8,
            .arguments = {"--top-words=0"},
-           .peer_iterations = 1,
+           .peer_iterations = {1, 8},  // fastText is evaluated only in the end
            .tolerance = 0.2,
-           .anneals = true},
+           .first_of_all = true,
+           .evaluations = 4},
+          {.name = "sketch",
+           .application = "sketch",
+           .iterations = 10,
+           .arguments = {"--top=1"},
+           .ways = ways_of_sketch(),
+           .first_of_all = true,
+           .objective = "relative_error"},
           {.name = "ctr, ftrl",
            .application = "ctr",
            .iterations = 5,
@@ -98,7 +142,7 @@ std::vector<Task> tasks() {
            .application = "ctr",
            .iterations = 10,
            .arguments = {"--solver=block", "--l1=1"},
-           .peer_iterations = 1,
+           .peer_iterations = {1},
            .peer_tolerances = {0.1, 0.01, 0.001},
            .ways = ways_of_blocks()}};
 }
@@ -106,13 +150,6 @@ std::vector<Task> tasks() {
 Task task_of(const PlannedRun& run) {
   std::vector<Task> all = tasks();
   return *std::find_if(all.begin(), all.end(), [&](const Task& task) { return task.name == run.task; });
-}
-
-/// Like a run that is evaluated only in the end, but after each iteration.
-void evaluate_every_iteration(PlannedRun& run) {
-  for (std::string& argument : run.arguments) {
-    if (argument.starts_with("--evaluate-every=")) argument = "--evaluate-every=1";
-  }
 }
 
 class CostExperiment final : public Experiment {
@@ -123,29 +160,39 @@ class CostExperiment final : public Experiment {
   }
   [[nodiscard]] std::string_view method() const override {
     return "Every application, once as a plain loop (one thread, no parameter server) and once as a job "
-           "on this host, with 1, 2, 4, … workers and with --workers of them: as it is by default and "
-           "under bsp, and with two or more workers also in each other way in which rows can come to "
-           "them. bsp, essp:1, asp: rows stay on their servers, are cached and pulled, and updates are "
-           "pushed. localize, intent: rows move to the workers; with one server they are trained where "
-           "they lie. Rows of ctr stay in all of its ways; its default is ssp:1, and bsp by blocks. "
+           "on this host, with 1, 2, 4, … workers and with --workers of them: as it is by default, and in "
+           "each other way in which rows can come to them. bsp, essp:1, asp: rows stay on their servers, "
+           "are cached and pulled, and updates are pushed. localize, intent: rows move to the workers; "
+           "with one server they are trained where they lie. Rows of ctr and sketch stay in all of their "
+           "ways; ctr's default is ssp:1, and bsp by blocks, and sketch's is asp. With one server, a single "
+           "worker is not run under asp and bounded-delay:1, since it has nobody to wait for, and not in "
+           "the way that is its default under another name (localize; lda: intent); it is run in all "
+           "rounds by default and under bsp, and once in the other ways. "
            "small: mf on a hundred thousand ratings, whose iterations take less than a millisecond. "
            "Speed is that of the median iteration, the first one left out, evaluation not included. All "
            "runs of a task are made in rounds, by turns: a run is shown by the median of its rounds, "
            "and its ratio to the plain loop is taken within each round. The objective is that after the "
            "same number of iterations; beside it are the part of the plain loop's gain that this is, "
            "counted from what the plain loop reaches in its first pass, and the seconds of training until "
-           "it was as much of that gain as is expected (jobs are evaluated only in the end, but those of "
-           "ctr in each iteration: ftrl by the loss of the iteration's examples before they are learnt "
-           "from, block by the sum of all losses and the weights' cost, --l1). Other programs that do "
+           "it was as much of that gain as is expected. For that the plain loop and all jobs are evaluated "
+           "on their way, in the first round; in others, which are not disturbed by it, only in the end, "
+           "and the same iterations are taken to have led as far. What lies between two evaluations is "
+           "interpolated, as it is for other programs. kge is evaluated by its valid triples, sketch by how "
+           "far the counts are from those of all examples after each tenth of them (which stands for a "
+           "pass), ctr in each iteration and round: ftrl by the loss of the iteration's examples before "
+           "they are learnt from, block by the sum of all losses and the weights' cost, --l1. Other "
+           "programs that do "
            "the same are run beside ours, with their own defaults, if they are installed or named: "
            "LIBMF (mf-train), timed from one line of its output to the next, so that its evaluation of "
            "every iteration is included; MALLET (mallet), timed likewise by tens of iterations; fastText "
            "without character n-grams (subwords), with the speed "
-           "that it prints itself; and liblinear (liblinear-train -s 6), which has one thread and "
-           "lowers the objective of ctr, block. It says how far it came only in the end, so that it is "
-           "run to three tolerances, of which 0.01 is its default. The time that it takes to read the "
-           "examples is left out, as it is of ours: the shortest of three runs that end before the "
-           "first step.";
+           "that it prints itself, of which the vectors that it writes are judged as word2vec's are; and "
+           "liblinear (liblinear-train -s 6), which has one thread and "
+           "lowers the objective of ctr, block. The last two say how far they came only in the end, so that "
+           "they are run to several ends (1 and 8 passes; three tolerances, of which 0.01 is the default): "
+           "those of their runs that end sooner are the points between which is interpolated. The time "
+           "that liblinear takes to read the examples is left out, as it is of ours: the shortest of three "
+           "runs that end before the first step.";
   }
   [[nodiscard]] bool needs_documents() const override { return true; }
   [[nodiscard]] bool needs_triples() const override { return true; }
@@ -166,19 +213,21 @@ class CostExperiment final : public Experiment {
 };
 
 PlannedRun plan_task(const ExperimentOptions& options, const Task& task, const std::string& way,
-                     std::uint32_t workers) {
-  const bool is_short = way == kFirstPass && !task.anneals;
-  const std::int64_t iterations = is_short ? 1 : iterations_of(options, task.iterations);
+                     std::uint32_t workers, std::uint32_t round) {
+  const bool is_first = way == kFirstPass;
+  const std::int64_t iterations =
+      is_first && !task.first_of_all ? 1 : iterations_of(options, task.iterations);
+  const std::int64_t evaluations = is_first ? iterations : round == 1 ? task.evaluations : 1;
   const std::string& data = task.is_small ? options.small_ratings : data_of(options, task.application);
   PlannedRun run{.label = workers == 0 ? fmt::format("{}: {}", task.name, way)
                                        : fmt::format("{}: {}, {} worker{}", task.name, way, workers,
                                                      workers == 1 ? "" : "s"),
                  .application = task.application,
                  .task = task.name,
+                 .objective = task.objective,
                  .workers = workers,
                  .allocation = way,
-                 .arguments = training_arguments(options, task.application, data, iterations)};
-  if (way == kFirstPass && task.anneals) evaluate_every_iteration(run);
+                 .arguments = training_arguments(options, task.application, data, iterations, evaluations)};
   add_arguments(run, task.arguments);
   return run;
 }
@@ -196,12 +245,22 @@ std::vector<std::uint32_t> worker_counts(std::uint32_t most) {
 std::vector<PlannedRun> plan_peers(const ExperimentOptions& options, const Task& task) {
   std::vector<PlannedRun> runs;
   for (const auto& [peer, program] : options.peers) {
-    if (task.peer_iterations == 0 || peer->application() != task.application) continue;
-    for (const double tolerance : task.peer_tolerances) {
-      const std::string name =
-          tolerance == 0 ? std::string(peer->name()) : fmt::format("{} to {}", peer->name(), tolerance);
+    if (peer->application() != task.application) continue;
+    std::vector<PeerTask> trainings;
+    std::set<std::int64_t> iterations;
+    for (const std::int64_t usual : task.peer_iterations) iterations.insert(iterations_of(options, usual));
+    for (const std::int64_t each : iterations) {
+      for (const double tolerance : task.peer_tolerances)
+        trainings.push_back({.iterations = each, .rank = task.rank, .tolerance = tolerance});
+    }
+    for (PeerTask& training : trainings) {
+      std::string name(peer->name());
+      if (training.tolerance > 0) name += fmt::format(" to {}", training.tolerance);
+      if (task.peer_iterations.size() > 1)
+        name += fmt::format(", {} pass{}", training.iterations, training.iterations == 1 ? "" : "es");
       for (const std::uint32_t threads :
            std::set<std::uint32_t>{1, peer->has_threads() ? options.workers : 1}) {
+        training.threads = threads;
         runs.push_back(
             {.label = fmt::format("{}: {}, {} thread{}", task.name, name, threads, threads == 1 ? "" : "s"),
              .application = task.application,
@@ -211,10 +270,7 @@ std::vector<PlannedRun> plan_peers(const ExperimentOptions& options, const Task&
              .allocation = name,
              .peer = peer,
              .program = program,
-             .peer_task = {.iterations = iterations_of(options, task.peer_iterations),
-                           .threads = threads,
-                           .rank = task.rank,
-                           .tolerance = tolerance}});
+             .peer_task = training});
       }
     }
   }
@@ -222,6 +278,7 @@ std::vector<PlannedRun> plan_peers(const ExperimentOptions& options, const Task&
 }
 
 std::vector<PlannedRun> CostExperiment::plan(const ExperimentOptions& options) const {
+  const bool is_one_node = options.servers == 1 && options.network.empty();
   std::vector<PlannedRun> runs;
   for (const Task& task : tasks()) {
     for (std::uint32_t round = 1; round <= options.rounds; ++round) {
@@ -231,7 +288,7 @@ std::vector<PlannedRun> CostExperiment::plan(const ExperimentOptions& options) c
         runs.push_back(std::move(run));
       };
       const auto add_plain = [&](const char* way) {
-        PlannedRun plain = plan_task(options, task, way, 0);
+        PlannedRun plain = plan_task(options, task, way, 0, round);
         plain.consistency = "none";
         add_arguments(plain, {"--baseline"});
         add(std::move(plain));
@@ -241,8 +298,10 @@ std::vector<PlannedRun> CostExperiment::plan(const ExperimentOptions& options) c
       for (PlannedRun& run : plan_peers(options, task)) add(std::move(run));
       for (const std::uint32_t workers : worker_counts(options.workers)) {
         for (const Way& way : task.ways) {
-          if (workers == 1 && !way.is_for_one) continue;
-          PlannedRun run = plan_task(options, task, way.name, workers);
+          const bool is_left_out =
+              way.of_one == OfOne::kNever || (way.of_one == OfOne::kFirstRound && round > 1);
+          if (workers == 1 && is_one_node && is_left_out) continue;
+          PlannedRun run = plan_task(options, task, way.name, workers, round);
           add_arguments(run,
                         {fmt::format("--servers={}", options.servers), fmt::format("--workers={}", workers)});
           if (!options.network.empty()) add_arguments(run, {fmt::format("--network={}", options.network)});
@@ -271,13 +330,48 @@ std::optional<double> speed_of(const RunFigures& run) {
 std::optional<double> objective_of(const RunFigures& run) {
   const Points points = by_iteration(run);
   if (points.empty()) return std::nullopt;
-  const bool is_first = run.planned.allocation == kFirstPass && task_of(run.planned).anneals;
+  const bool is_first = run.planned.allocation == kFirstPass && task_of(run.planned).first_of_all;
   return is_first ? points.front().second : points.back().second;
 }
 
 /// Whether the objective grows or falls as the model becomes better.
 bool falls(std::string_view objective) {
-  return objective.ends_with("rmse") || objective.ends_with("loss") || objective == "objective";
+  return objective.ends_with("rmse") || objective.ends_with("loss") || objective.ends_with("error") ||
+         objective == "objective";
+}
+
+/// Adds how far a run was after iterations in which only the same run of another round was evaluated.
+void add_points_of_iterations(const RunFigures& run, const RunFigures& evaluated, Points& points) {
+  for (const auto& [iteration, objective] : by_iteration(evaluated)) {
+    for (const IterationRecord& own : run.iterations) {
+      if (static_cast<double>(own.iteration) == iteration && !own.objectives.contains(run.objective))
+        points.emplace_back(own.training_seconds, objective);
+    }
+  }
+}
+
+/// How far a run was at which time. Where it was evaluated only in the end, other runs know points on its
+/// way: of ours that of the first round, after the same iterations; of a peer, which is run to several ends,
+/// those that have ended sooner.
+Points way_of(const RunFigures& run, const std::vector<RunFigures>& runs) {
+  Points points = by_second(run);
+  if (points.size() != 1) return points;
+  for (const RunFigures& other : runs) {
+    const PlannedRun& planned = other.planned;
+    if (planned.task != run.planned.task || planned.peer != run.planned.peer ||
+        planned.workers != run.planned.workers || !other.failure.empty())
+      continue;
+    if (planned.peer == nullptr && planned.allocation == run.planned.allocation && planned.round == 1 &&
+        run.planned.round > 1)
+      add_points_of_iterations(run, other, points);
+    if (planned.peer != nullptr && planned.round == run.planned.round &&
+        other.training_seconds < run.training_seconds) {
+      const Points sooner = by_second(other);
+      points.insert(points.end(), sooner.begin(), sooner.end());
+    }
+  }
+  std::sort(points.begin(), points.end());
+  return points;
 }
 
 /// The runs of one task in one way with so many workers: a round each.
@@ -289,7 +383,10 @@ class Contender {
       if (planned.task != like.task || !run.failure.empty()) continue;
       if (planned.allocation == kPlain) plain_.push_back(&run);
       if (planned.allocation == kFirstPass) first_pass_.push_back(&run);
-      if (planned.allocation == like.allocation && planned.workers == like.workers) own_.push_back(&run);
+      if (planned.allocation == like.allocation && planned.workers == like.workers) {
+        own_.push_back(&run);
+        ways_.push_back(way_of(run, runs));
+      }
     }
   }
   [[nodiscard]] const PlannedRun& planned() const { return like_; }
@@ -301,10 +398,10 @@ class Contender {
   [[nodiscard]] bool is_job() const { return !is_plain() && !is_first_pass() && like_.peer == nullptr; }
   [[nodiscard]] bool is_default() const { return like_.allocation == kDefault; }
   [[nodiscard]] std::string name() const {
-    return is_plain() || is_first_pass()
-               ? like_.allocation
-               : fmt::format("{}, {} {}{}", like_.allocation, like_.workers,
-                             like_.peer == nullptr ? "worker" : "thread", like_.workers == 1 ? "" : "s");
+    if (is_plain() || is_first_pass()) return like_.allocation;
+    return fmt::format("{}, {} {}{}{}", like_.allocation, like_.workers,
+                       like_.peer == nullptr ? "worker" : "thread", like_.workers == 1 ? "" : "s",
+                       own_.size() == 1 && plain_.size() > 1 ? ", once" : "");
   }
   [[nodiscard]] std::optional<double> speed() const {
     std::vector<double> speeds;
@@ -353,8 +450,8 @@ class Contender {
     if (!gain) return std::nullopt;
     const Target target{.objective = *objective_of_first_pass() + least_share() * *gain, .way = *gain};
     std::vector<double> seconds;
-    for (const RunFigures* const run : own_) {
-      if (const auto reached = seconds_to(*run, target)) seconds.push_back(*reached);
+    for (const Points& way : ways_) {
+      if (const auto reached = seconds_to(way, target)) seconds.push_back(*reached);
     }
     return seconds.size() < own_.size() ? std::nullopt : median(std::move(seconds));
   }
@@ -376,6 +473,7 @@ class Contender {
 
   PlannedRun like_;
   std::vector<const RunFigures*> own_;
+  std::vector<Points> ways_;  ///< of these
   std::vector<const RunFigures*> plain_;
   std::vector<const RunFigures*> first_pass_;
 };
@@ -443,7 +541,7 @@ ReportTable table_of(const std::vector<Contender>& contenders) {
       .head = {"task", "run", "M/s", "plain loop ×", "objective", "", "gain", "s to gain", "waited"}};
   for (const Contender& each : contenders) {
     const std::optional<double> objective = each.objective();
-    const std::optional<double> quality = each.seconds_to_quality();
+    const std::optional<double> quality = each.is_first_pass() ? std::nullopt : each.seconds_to_quality();
     const std::optional<double> share = each.share_of_gain();
     table.rows.push_back({each.planned().task, each.name(),
                           each.is_first_pass() ? "" : speed_text(each.speed()),

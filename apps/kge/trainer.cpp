@@ -124,15 +124,7 @@ void Trainer::request(MiniBatch& batch) {
 
 absl::Status Trainer::evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
                                std::map<std::string, double>& sums) {
-  RETURN_IF_ERROR(rows_.barrier());
   Embeddings embeddings(shape_, data_.entities, data_.relations);
-  const bool reads = !rows_.is_catching_up();
-  if (reads) RETURN_IF_ERROR(read_embeddings(rows_, embeddings));
-  // No worker continues to train while another still reads.
-  RETURN_IF_ERROR(rows_.barrier());
-  if (rows_.is_catching_up()) return absl::OkStatus();
-  // It takes the place of a worker that has died after that.
-  if (!reads) RETURN_IF_ERROR(read_embeddings(rows_, embeddings));
   const auto add = [&](const std::string& prefix, std::span<const Triple> triples) {
     const RankingOptions options{
         .threads = evaluation_threads_, .stop = stop, .progress = [&](double done, double total) {
@@ -144,10 +136,14 @@ absl::Status Trainer::evaluate(bool last, Reporter& reporter, const std::atomic<
     report(*ranks, prefix, sums);
     return absl::OkStatus();
   };
-  if (options_.evaluate_every > 0) {
-    RETURN_IF_ERROR(add(kValid, data_.valid));
-  }
-  return last ? add(kTest, data_.test) : absl::OkStatus();
+  const auto read_and_rank = [&]() -> absl::Status {
+    RETURN_IF_ERROR(read_embeddings(rows_, embeddings));
+    if (options_.evaluate_every > 0) {
+      RETURN_IF_ERROR(add(kValid, data_.valid));
+    }
+    return last ? add(kTest, data_.test) : absl::OkStatus();
+  };
+  return evaluate_together(rows_, read_and_rank);
 }
 
 }  // namespace verbena::apps::kge

@@ -18,6 +18,8 @@
 #include "apps/data/output_file.hpp"
 #include "apps/data/ratings.hpp"
 #include "apps/peers/program.hpp"
+#include "apps/word2vec/usual_options.hpp"
+#include "apps/word2vec/vector_judge.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps {
@@ -90,12 +92,14 @@ class FastText final : public Peer {
   [[nodiscard]] std::string_view name() const override { return "fastText"; }
   [[nodiscard]] std::string_view program() const override { return "fasttext"; }
   [[nodiscard]] std::string_view application() const override { return "word2vec"; }
-  [[nodiscard]] std::string_view objective() const override { return ""; }
+  [[nodiscard]] std::string_view objective() const override { return "held_out_mrr"; }
   [[nodiscard]] std::vector<std::string> files(const std::string& folder) const override {
-    return {folder + "/fasttext.txt", folder + "/fasttext-model.bin", folder + "/fasttext-model.vec"};
+    const std::string model = folder + "/fasttext-model";
+    return {folder + "/fasttext.txt", model + ".bin", model + kInputs, model + kOutputs};
   }
   absl::Status prepare(const std::string& data, std::uint64_t seed, const std::string& folder) override;
-  /// As our word2vec by default: no subwords, 100 dimensions, a window of 5, 5 negative samples.
+  /// As our word2vec by default, and without subwords. Of the text no word is left out: prepare() has done
+  /// that.
   [[nodiscard]] std::vector<std::string> arguments(const PeerTask& task) const override {
     return {"skipgram",
             "-input",
@@ -107,23 +111,24 @@ class FastText final : public Peer {
             "-thread",
             std::to_string(task.threads),
             "-dim",
-            "100",
+            std::to_string(word2vec::usual::kDimension),
             "-ws",
-            "5",
+            std::to_string(word2vec::usual::kWindow),
             "-neg",
-            "5",
+            std::to_string(word2vec::usual::kNegatives),
             "-minCount",
-            "5",
+            "1",
             "-minn",
             "0",
             "-maxn",
             "0",
             "-t",
-            "0.0001",
+            fmt::format("{}", word2vec::usual::kSubsample),
             "-lr",
-            "0.05",
+            fmt::format("{}", word2vec::usual::kLearningRate),
             "-verbose",
-            "2"};
+            "2",
+            "-saveOutput"};
   }
   /// "Progress: 100.0% words/sec/thread:  180113 lr: …", of which the last one counts.
   [[nodiscard]] std::optional<PeerIteration> read(std::string_view line, const PeerTask& task,
@@ -137,24 +142,38 @@ class FastText final : public Peer {
     return PeerIteration{
         .iteration = task.iterations, .items = items, .seconds = items / (speed * task.threads)};
   }
+  [[nodiscard]] absl::StatusOr<std::optional<double>> objective_of_model() const override {
+    const absl::StatusOr<double> found = judge_->held_out_mrr(model_ + kInputs, model_ + kOutputs);
+    if (!found.ok()) return found.status();
+    return *found;
+  }
 
  private:
+  // The endings of what it writes: words' own vectors, and those by which they are found beside others.
+  static constexpr const char* kInputs = ".vec";
+  static constexpr const char* kOutputs = ".output";
+
   std::string text_;
   std::string model_;
+  std::optional<word2vec::VectorJudge> judge_;
   double words_ = 0;
 };
 
-absl::Status FastText::prepare(const std::string& data, std::uint64_t /*seed*/, const std::string& folder) {
-  const absl::StatusOr<Corpus> corpus = read_corpus({.path = data, .needs_order = true});
-  if (!corpus.ok()) return corpus.status();
+absl::Status FastText::prepare(const std::string& data, std::uint64_t seed, const std::string& folder) {
+  absl::StatusOr<word2vec::VectorJudge> judge = word2vec::VectorJudge::read(data, seed);
+  if (!judge.ok()) return judge.status();
+  judge_ = *std::move(judge);
   text_ = files(folder)[0];
   model_ = folder + "/fasttext-model";
-  words_ = static_cast<double>(corpus->tokens.size());
+  std::error_code none;
+  for (const char* const ending : {kInputs, kOutputs}) std::filesystem::remove(model_ + ending, none);
+  const word2vec::Text& train = judge_->train();
+  words_ = static_cast<double>(train.words.size());
   absl::StatusOr<OutputFile> file = OutputFile::create(text_);
   if (!file.ok()) return file.status();
-  for (std::size_t document = 0; document + 1 < corpus->begin.size(); ++document) {
-    for (std::uint64_t i = corpus->begin[document]; i < corpus->begin[document + 1]; ++i) {
-      file->write(corpus->vocabulary[corpus->tokens[i]]);
+  for (std::size_t document = 0; document + 1 < train.begin.size(); ++document) {
+    for (std::uint64_t i = train.begin[document]; i < train.begin[document + 1]; ++i) {
+      file->write(judge_->words()[train.words[i]]);
       file->write(" ");
     }
     file->write("\n");
@@ -394,7 +413,17 @@ absl::Status run_peer(const Peer& peer, const std::string& program, const PeerTa
       reading_seconds = std::min(said.seconds, reading_seconds.value_or(said.seconds));
     }));
   }
-  return run_program(peer, command(peer.arguments(task)), task, reading_seconds.value_or(0), on_iteration);
+  std::optional<PeerIteration> last;  // held back, since the model is written after it
+  RETURN_IF_ERROR(run_program(peer, command(peer.arguments(task)), task, reading_seconds.value_or(0),
+                              [&](const PeerIteration& said) {
+                                if (last) on_iteration(*last);
+                                last = said;
+                              }));
+  const absl::StatusOr<std::optional<double>> objective = peer.objective_of_model();
+  if (!objective.ok()) return objective.status();
+  if (*objective) last->objective = *objective;
+  on_iteration(*last);
+  return absl::OkStatus();
 }
 
 }  // namespace verbena::apps

@@ -38,7 +38,7 @@ class Peer {
   /// What it is called where it is installed.
   [[nodiscard]] virtual std::string_view program() const = 0;
   [[nodiscard]] virtual std::string_view application() const = 0;
-  /// The objective that its iterations have, as the application calls it; empty: none.
+  /// The objective that its iterations have, as the application calls it.
   [[nodiscard]] virtual std::string_view objective() const = 0;
   [[nodiscard]] virtual bool has_threads() const { return true; }
   /// The files that prepare() and the program write in `folder`.
@@ -62,6 +62,11 @@ class Peer {
   /// An iteration that a line of its output reports, `seconds` after the one before. REQUIRES: prepare().
   [[nodiscard]] virtual std::optional<PeerIteration> read(std::string_view line, const PeerTask& task,
                                                           double seconds) const = 0;
+  /// The objective of the model that the program has written when it has ended well; nullopt: its output says
+  /// what there is to know. Errors: of reading that model. REQUIRES: prepare().
+  [[nodiscard]] virtual absl::StatusOr<std::optional<double>> objective_of_model() const {
+    return std::nullopt;
+  }
 };
 
 /// LIBMF (Chin et al., 2016): matrix factorization with threads on one host.
@@ -82,7 +87,7 @@ std::vector<std::shared_ptr<Peer>> make_peers();
 
 /// Runs `program`, a path or a name in PATH, and calls `on_iteration` for what it says. If no run since
 /// prepare() has imported the data, this one does first, which counts for nothing. Errors: NOT_FOUND if
-/// it cannot be run, UNKNOWN if it fails or says nothing that can be read.
+/// it cannot be run, UNKNOWN if it fails or says nothing that can be read; those of its model.
 absl::Status run_peer(const Peer& peer, const std::string& program, const PeerTask& task,
                       absl::FunctionRef<void(const PeerIteration&)> on_iteration);
 

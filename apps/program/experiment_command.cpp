@@ -65,7 +65,7 @@ struct RunEnd {
 
 RunFigures figures_of(const PlannedRun& planned, const RunSettings& settings, const RunRecord& record) {
   RunFigures figures{.planned = planned,
-                     .objective = settings.main_objective,
+                     .objective = planned.objective.empty() ? settings.main_objective : planned.objective,
                      .iterations = record.iterations(),
                      .training_seconds = record.training_seconds(),
                      .throughput = record.throughput(),
@@ -352,9 +352,10 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
                   for (const std::string& each : all)
                     options.peer_programs.insert(absl::StrSplit(each, absl::MaxSplits('=', 1)));
                 },
-                "Where another program is that is to be run beside ours; by default mf-train, fasttext and "
-                "liblinear-train, if they are in PATH.")
-            ->type_name("libmf=PROGRAM|fasttext=PROGRAM|liblinear=PROGRAM")
+                "Where another program is that is to be run beside ours; by default mf-train, mallet, "
+                "fasttext "
+                "and liblinear-train, if they are in PATH.")
+            ->type_name("libmf=PROGRAM|mallet=PROGRAM|fasttext=PROGRAM|liblinear=PROGRAM")
             ->check(accepted_by([](const std::string& text) { return check_peer(text); }))
             ->group(kInput);
     command.add_flag("--no-peers", options.no_peers, "Run no other programs.")->excludes(peer)->group(kInput);

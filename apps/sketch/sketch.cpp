@@ -23,6 +23,7 @@
 #include "apps/data/random.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/options/numbers.hpp"
+#include "apps/sketch/sampled_counts.hpp"
 #include "apps/sketch/sketch_lines.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
@@ -47,6 +48,7 @@ constexpr const char* kFewer = "fewer examples";
 // Names of the sums in IterationReport.
 constexpr const char* kFeatures = "features";
 constexpr const char* kExcess = "mean_excess";
+constexpr const char* kError = "relative_error";
 
 /// A key and how often it has come, about.
 struct Ranked {
@@ -63,6 +65,7 @@ struct Features {
   std::vector<Key> keys;
   std::vector<std::size_t> end_of_batch;
   std::uint64_t clocks = 0;  ///< mini-batches of the worker that has the most
+  SampledCounts sample;      ///< of all workers' examples; only the first worker has it
   std::string format;
 };
 
@@ -72,7 +75,9 @@ class Sketch {
   virtual ~Sketch() = default;
   virtual absl::Status add(const Counts::Lines& lines) = 0;
   virtual absl::Status clock() = 0;
-  /// All counters, once all workers have added theirs.
+  /// Afterwards read() sees what all workers have added before.
+  virtual absl::Status barrier() = 0;
+  /// All counters.
   virtual absl::Status read(std::span<Counter> counters) = 0;
   /// Calls use() for the most frequent keys that the workers have found; for the first worker only.
   virtual absl::Status gather(std::span<const Ranked> own, std::size_t most,
@@ -101,8 +106,8 @@ class SketchTable final : public Sketch {
     context_.watch.clock_ends();
     return context_.session.clock();
   }
+  absl::Status barrier() override { return context_.session.barrier(); }
   absl::Status read(std::span<Counter> counters) override {
-    RETURN_IF_ERROR(context_.session.barrier());
     return lines_.pull(KeyRange{0, lines_.rows()}, counters);
   }
   absl::Status gather(std::span<const Ranked> own, std::size_t most,
@@ -143,6 +148,7 @@ class LocalSketch final : public Sketch {
     return absl::OkStatus();
   }
   absl::Status clock() override { return absl::OkStatus(); }
+  absl::Status barrier() override { return absl::OkStatus(); }
   absl::Status read(std::span<Counter> counters) override {
     std::copy(counters_.begin(), counters_.end(), counters.begin());
     return absl::OkStatus();
@@ -213,6 +219,8 @@ class SketchApplication final : public Application {
   absl::StatusOr<Features> load(const Member& member, Reporter& reporter) const;
   absl::Status run(const Member& member, Sketch& sketch, Reporter& reporter, const std::atomic<bool>& stop,
                    TrainingWatch& watch) const;
+  void evaluate(std::span<const Counter> counters, const SampledCounts& sample,
+                std::map<std::string, double>& sums) const;
   [[nodiscard]] std::vector<Ranked> most_frequent(std::span<const Key> keys,
                                                   std::span<const Counter> counters) const;
   absl::Status present(std::vector<Ranked> ranked, const Features& features, Reporter& reporter) const;
@@ -222,6 +230,7 @@ class SketchApplication final : public Application {
   double megabytes_ = 16;
   std::int64_t top_ = 20;
   std::int64_t batch_ = 10'000;
+  std::int64_t evaluate_every_ = 0;
   std::string output_;
 };
 
@@ -239,6 +248,10 @@ void SketchApplication::add_options(CLI::App& command) {
   add_number(command, "--top", top_, "the most frequent features to print, and to save")
       ->capture_default_str();
   add_number(command, "--batch", batch_, "examples of a mini-batch, and of a worker's clock")
+      ->capture_default_str();
+  add_number(
+      command, "--evaluate-every", evaluate_every_,
+      "tenths of the run from one look at how wrong the counts still are to the next; 0: only at the end")
       ->capture_default_str();
   command.add_option("--output", output_, "save the most frequent features and their counts, as text")
       ->type_name("FILE");
@@ -258,6 +271,10 @@ absl::Status SketchApplication::check(std::uint32_t workers) {
     if (value < 1 || value > most)
       return absl::InvalidArgumentError(fmt::format("{}: expected 1 to {}, found {}", name, most, value));
   }
+  if (evaluate_every_ < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("--evaluate-every: expected 0 or more, found {}", evaluate_every_));
+  }
   if (!(megabytes_ > 0 && megabytes_ <= kMostMegabytes)) {
     return absl::InvalidArgumentError(fmt::format(
         "--megabytes: expected more than 0 and at most {}, found {}", kMostMegabytes, megabytes_));
@@ -266,8 +283,8 @@ absl::Status SketchApplication::check(std::uint32_t workers) {
   if (!read.ok()) return read.status();
   if (!output_.empty()) RETURN_IF_ERROR(OutputFile::check(output_, kMinLineBytes));
   // The features; the sketch, and on each worker what it counts in a clock and, later, all counters, which it
-  // may also have in a cache.
-  const double bytes = 8 * static_cast<double>(read->features) + (1 + 2.0 * workers) * 1e6 * megabytes_;
+  // may also have in a cache. The first worker looks at all counters while it still counts.
+  const double bytes = 8 * static_cast<double>(read->features) + (2 + 2.0 * workers) * 1e6 * megabytes_;
   return check_memory(bytes, fmt::format("{} features then need", read->features), kFewer);
 }
 
@@ -278,6 +295,9 @@ absl::StatusOr<Features> SketchApplication::load(const Member& member, Reporter&
   const absl::StatusOr<ExamplesRead> read = this->read(
       [&](const Example& example) {
         const std::uint64_t number = examples++;
+        if (member.rank == 0) {
+          for (const Feature& feature : example.features) features.sample.add(feature.key);
+        }
         if (!member.has(number, batch)) return absl::OkStatus();
         if (number % batch == 0) features.end_of_batch.push_back(features.keys.size());
         for (const Feature& feature : example.features) features.keys.push_back(feature.key);
@@ -316,30 +336,39 @@ absl::Status SketchApplication::run(const Member& member, Sketch& sketch, Report
       }
       RETURN_IF_ERROR(sketch.clock());
     }
+    const bool last = part == kParts;
+    const bool is_evaluated = last || (evaluate_every_ > 0 && part % evaluate_every_ == 0);
+    // What has not arrived is not counted.
+    if (is_evaluated) RETURN_IF_ERROR(sketch.barrier());
     report.items = static_cast<double>(begin - first);
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.sums[kFeatures] = static_cast<double>(begin);
-    if (part == kParts) {
-      counts.reset();
+    if (last) counts.reset();
+    if (is_evaluated && (last || member.rank == 0)) {
       counters.resize(lines() * kCounters);
       RETURN_IF_ERROR(sketch.read(counters));
-      own = most_frequent(features->keys, counters);
-      const auto estimate = [&](Key key) {
-        const Place place(key, lines());
-        return place.estimate(std::span(counters).subspan(place.line() * kCounters, kCounters));
-      };
-      // None of these keys has come.
-      double excess = 0;
-      for (std::size_t i = 0; i < kStrangers; ++i)
-        excess += static_cast<double>(estimate(kBeyondFeatures + i));
-      report.sums[kExcess] = member.rank == 0 ? excess / kStrangers : 0;
     }
+    if (is_evaluated && member.rank == 0) evaluate(counters, features->sample, report.sums);
+    // No worker counts on while the first one still reads.
+    if (is_evaluated && !last) RETURN_IF_ERROR(sketch.barrier());
+    if (last) own = most_frequent(features->keys, counters);
     reporter.iteration(report);
   }
   if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
   std::vector<Ranked> ranked;
   RETURN_IF_ERROR(sketch.gather(own, top(), [&](const Ranked& one) { ranked.push_back(one); }));
   return member.rank == 0 ? present(std::move(ranked), *features, reporter) : absl::OkStatus();
+}
+
+void SketchApplication::evaluate(std::span<const Counter> counters, const SampledCounts& sample,
+                                 std::map<std::string, double>& sums) const {
+  double excess = 0;
+  for (std::size_t i = 0; i < kStrangers; ++i) {
+    const Place place(kBeyondFeatures + i, lines());
+    excess += static_cast<double>(place.estimate(counters.subspan(place.line() * kCounters, kCounters)));
+  }
+  sums[kExcess] = excess / kStrangers;
+  sums[kError] = sample.relative_error(counters, lines());
 }
 
 /// Of these keys, the `top_` most frequent ones.

@@ -20,7 +20,9 @@ struct Question {
 
 }  // namespace
 
-MiniBatch gaps_of(std::span<const HeldOutDocument> documents, const WindowMaker& maker, std::uint64_t seed) {
+MiniBatch gaps_of(std::span<const HeldOutDocument> documents, const Subsampling& subsampling,
+                  const NoiseDistribution& noise, std::size_t window, std::uint64_t seed) {
+  const WindowMaker maker(subsampling, noise, {.window = window, .negatives = 0, .shrinks = false});
   MiniBatch gaps;
   for (const HeldOutDocument& document : documents) {
     Random random(seed, document.index);

@@ -31,8 +31,10 @@ struct Parameters {
   hwy::AlignedFreeUniquePtr<float[]> outputs;
 };
 
-/// The windows of some documents; which words are left out depends only on `seed` and the document.
-MiniBatch gaps_of(std::span<const HeldOutDocument> documents, const WindowMaker& maker, std::uint64_t seed);
+/// The windows of some documents, with `window` words a side; which words are left out depends only on `seed`
+/// and the document.
+MiniBatch gaps_of(std::span<const HeldOutDocument> documents, const Subsampling& subsampling,
+                  const NoiseDistribution& noise, std::size_t window, std::uint64_t seed);
 
 /// ln P of each word.
 std::vector<float> chances(std::span<const std::uint64_t> counts, const Subsampling& subsampling);

@@ -70,28 +70,21 @@ void Trainer::train(std::size_t slot, std::span<const RowPointers> rows,
 
 absl::Status Trainer::evaluate(bool /*last*/, Reporter& reporter, const std::atomic<bool>& stop,
                                std::map<std::string, double>& sums) {
-  RETURN_IF_ERROR(rows_.barrier());
   const std::size_t size = padded(data_.dimension);
   Parameters parameters(data_.chances.size(), size);
-  const auto read = [&] {
+  const auto read_and_rank = [&]() -> absl::Status {
     RETURN_IF_ERROR(rows_.read(kInputTable, size, parameters.inputs.get()));
-    return rows_.read(kOutputTable, size, parameters.outputs.get());
+    RETURN_IF_ERROR(rows_.read(kOutputTable, size, parameters.outputs.get()));
+    const RankingOptions options{
+        .threads = evaluation_threads_, .stop = stop, .progress = [&](double done, double total) {
+          reporter.progress("ranking words for held-out gaps", done, total);
+        }};
+    const absl::StatusOr<RankSums> ranks = word2vec::evaluate(parameters, data_.chances, data_.gaps, options);
+    if (!ranks.ok()) return ranks.status();
+    report(*ranks, kHeldOut, sums);
+    return absl::OkStatus();
   };
-  const bool reads = !rows_.is_catching_up();
-  if (reads) RETURN_IF_ERROR(read());
-  // No worker continues to train while another still reads.
-  RETURN_IF_ERROR(rows_.barrier());
-  if (rows_.is_catching_up()) return absl::OkStatus();
-  // It takes the place of a worker that has died after that.
-  if (!reads) RETURN_IF_ERROR(read());
-  const RankingOptions options{
-      .threads = evaluation_threads_, .stop = stop, .progress = [&](double done, double total) {
-        reporter.progress("ranking words for held-out gaps", done, total);
-      }};
-  const absl::StatusOr<RankSums> ranks = word2vec::evaluate(parameters, data_.chances, data_.gaps, options);
-  if (!ranks.ok()) return ranks.status();
-  report(*ranks, kHeldOut, sums);
-  return absl::OkStatus();
+  return evaluate_together(rows_, read_and_rank);
 }
 
 }  // namespace verbena::apps::word2vec

@@ -15,6 +15,7 @@
 #include "apps/word2vec/evaluation.hpp"
 #include "apps/word2vec/kernel.hpp"
 #include "apps/word2vec/text.hpp"
+#include "apps/word2vec/usual_options.hpp"
 
 namespace verbena::apps::word2vec {
 
@@ -24,7 +25,8 @@ inline constexpr std::size_t kOutputTable = 1;
 
 /// The learning rate falls in proportion to the training that is left, to nearly 0.
 struct TrainingOptions : ScheduleOptions {
-  TrainingOptions() : ScheduleOptions{.iterations = 20, .batch = 65'536, .learning_rate = 0.05} {}
+  TrainingOptions()
+      : ScheduleOptions{.iterations = 20, .batch = 65'536, .learning_rate = usual::kLearningRate} {}
   std::uint64_t seed = 1;
 };
 

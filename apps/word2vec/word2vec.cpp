@@ -30,6 +30,7 @@
 #include "apps/word2vec/merging.hpp"
 #include "apps/word2vec/trainer.hpp"
 #include "apps/word2vec/uses.hpp"
+#include "apps/word2vec/usual_options.hpp"
 #include "apps/word2vec/vectors.hpp"
 #include "base/return_if_error.hpp"
 #include <verbena/table.hpp>
@@ -213,12 +214,12 @@ class Word2Vec final : public EmbeddingApplication {
   std::string neighbours_;
   std::string tokens_ = "words";  // as for parse_tokens()
   std::int64_t top_words_ = 8;
-  std::int64_t min_count_ = 5;
-  std::int64_t dimension_ = 100;
-  std::int64_t window_ = 5;
-  std::int64_t negatives_ = 5;
-  double subsample_ = 1e-4;
-  double held_out_ = 0.05;
+  std::int64_t min_count_ = usual::kMinCount;
+  std::int64_t dimension_ = usual::kDimension;
+  std::int64_t window_ = usual::kWindow;
+  std::int64_t negatives_ = usual::kNegatives;
+  double subsample_ = usual::kSubsample;
+  double held_out_ = usual::kHeldOut;
   TrainingOptions training_;  ///< without the clocks
   ClocksOption clocks_{"words", kClockSize};
   GivenOptions given_;
@@ -423,12 +424,8 @@ absl::StatusOr<Job> Word2Vec::load_job(std::uint32_t rank, std::uint32_t workers
   const std::uint64_t words_of_text = corpus->total_tokens;
   SplitText text = split(*corpus, held_out_, training_.seed);
   Job job(*corpus, subsample_);
-  WindowOptions whole = windows();
-  whole.shrinks = false;
-  whole.negatives = 0;
-  const WindowMaker maker(job.subsampling, job.noise, whole);
   job.data = {.text = std::move(text.train),
-              .gaps = gaps_of(text.held_out, maker, training_.seed),
+              .gaps = gaps_of(text.held_out, job.subsampling, job.noise, windows().window, training_.seed),
               .chances = chances(job.counts, job.subsampling),
               .dimension = dimension(),
               .rank = rank};

@@ -37,6 +37,17 @@ TEST(YardsticksTest, AnAnswerIsWhatTheRowHasComeTo) {
   EXPECT_EQ(last, std::vector<float>(kMostFloatsOfAnswer, 1));
 }
 
+/// Looking at the clock is no part of what takes less than a tenth of a microsecond.
+TEST(YardsticksTest, RoundTripsAndAnswersAreTimedByBatches) {
+  TimingOptions long_batches = kShort;
+  long_batches.batch_nanoseconds = 1e9;  // however long one takes where cores are few
+  for (const Samples& samples : {time_core_round_trip(long_batches), time_answers(long_batches, 2, 2)}) {
+    std::uint64_t timed = 0;
+    for (const Samples::Bucket& bucket : samples.histogram()) timed += bucket.samples;
+    EXPECT_GT(samples.operations(), timed);
+  }
+}
+
 TEST(YardsticksTest, RowsAreAddedInAPlainLoop) {
   const std::vector<std::uint64_t> keys = {3, 1};
   std::vector<float> sums;

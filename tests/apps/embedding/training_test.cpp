@@ -50,6 +50,11 @@ class WrittenDown final : public RowStore {
 
   std::vector<std::string> calls;
   std::chrono::milliseconds barrier_takes{0};
+  /// So many barriers ago a worker died whose place this one takes.
+  int barriers_to_catch_up = 0;
+  [[nodiscard]] bool is_catching_up() const override {
+    return std::count(calls.begin(), calls.end(), "barrier") < barriers_to_catch_up;
+  }
 
  private:
   std::size_t lookahead_;
@@ -65,6 +70,7 @@ class TrainingOfNothing final : public Training {
   std::size_t most_prepared = 0;
   std::vector<bool> evaluations;  ///< of each, whether it was the last one
   double loss = 1;
+  std::chrono::milliseconds evaluation_takes{0};
 
  private:
   [[nodiscard]] std::string random_state() const override { return {}; }
@@ -87,6 +93,7 @@ class TrainingOfNothing final : public Training {
   absl::Status evaluate(bool last, Reporter& /*reporter*/, const std::atomic<bool>& /*stop*/,
                         std::map<std::string, double>& /*sums*/) override {
     evaluations.push_back(last);
+    std::this_thread::sleep_for(evaluation_takes);
     return absl::OkStatus();
   }
 
@@ -155,6 +162,36 @@ TEST(TrainingTest, EvaluatesNowAndThenAndAtTheEnd) {
   Recorder recorder;
   ASSERT_TRUE(training.run(recorder, recorder.stop).ok());
   EXPECT_THAT(training.evaluations, ElementsAre(false, false, true));
+}
+
+TEST(TrainingTest, AnEvaluationIsNoPartOfAnIteration) {
+  WrittenDown rows(1);
+  const ScheduleOptions options{.iterations = 3, .evaluate_every = 1};
+  TrainingOfNothing training(options, 1, rows);
+  training.evaluation_takes = std::chrono::milliseconds(200);
+  Recorder recorder;
+  ASSERT_TRUE(training.run(recorder, recorder.stop).ok());
+  ASSERT_EQ(recorder.reports.size(), 3U);
+  for (const IterationReport& report : recorder.reports) EXPECT_LT(report.seconds, 0.2);
+}
+
+TEST(EvaluateTogetherTest, NobodyTrainsBeforeAllHaveEvaluated) {
+  WrittenDown rows(1);
+  const auto evaluate = [&] {
+    rows.calls.emplace_back("evaluate");
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(evaluate_together(rows, evaluate).ok());
+  EXPECT_THAT(rows.calls, ElementsAre("barrier", "evaluate", "barrier"));
+  // The worker before this one has died while it evaluated, after that, and later.
+  const std::vector<std::vector<std::string>> expected = {
+      {"barrier", "evaluate", "barrier"}, {"barrier", "barrier", "evaluate"}, {"barrier", "barrier"}};
+  for (int barriers = 1; barriers <= 3; ++barriers) {
+    rows.calls.clear();
+    rows.barriers_to_catch_up = barriers;
+    ASSERT_TRUE(evaluate_together(rows, evaluate).ok());
+    EXPECT_EQ(rows.calls, expected[static_cast<std::size_t>(barriers - 1)]);
+  }
 }
 
 TEST(TrainingTest, WorkersMeetNowAndThenButNotAtTheEnd) {

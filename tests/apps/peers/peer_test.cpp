@@ -112,21 +112,69 @@ TEST_F(PeerTest, WhatCannotImportFailsWhereItIsRun) {
   EXPECT_EQ(mallet->arguments({.threads = 2, .rank = 50}).back(), "1") << "0 would be the time";
 }
 
-TEST_F(PeerTest, FastTextsOwnSpeedIsTaken) {
-  verbena::testing::write_file(folder_.path("text"), "In the beginning God\ncreated the heaven\n");
+constexpr int kWordsOfDocument = 401;
+/// Of which most words are left out by subsampling, and nearly all that are left are the same.
+std::string monotonous_text() {
+  std::string text;
+  for (int document = 0; document < 200; ++document) {
+    text += document % 20 == 0 ? "rare" : "God";
+    for (int n = 1; n < kWordsOfDocument; ++n) text += " god";
+    text += "\n";
+  }
+  return text;
+}
+
+/// Writes vectors of one number. By them the frequent word comes first in every gap, or the other one.
+std::string fasttext_that_finds(bool frequent) {
+  const std::string outputs = frequent ? "god 1\nrare 0" : "god -1\nrare 1";
+  return "echo \"$@\" > \"$5.arguments\"\n"
+         "printf '\\rProgress:  50.0%% words/sec/thread:     999 lr:  0.02'\n"
+         "printf '\\rProgress: 100.0%% words/sec/thread:     100 lr:  0.00 ETA:   0h 0m 0s\\n'\n"
+         "echo '2 1\ngod 100\nrare 100' > \"$5.vec\"\n"
+         "echo '2 1\n" +
+         outputs + "' > \"$5.output\"\n";
+}
+
+TEST_F(PeerTest, FastTextsOwnSpeedIsTakenAndItsVectorsAreJudged) {
+  verbena::testing::write_file(folder_.path("text"), monotonous_text());
   const auto fasttext = make_fasttext();
   ASSERT_TRUE(fasttext->prepare(folder_.path("text"), 1, folder_.path()).ok());
-  EXPECT_EQ(verbena::testing::contents(folder_.path("fasttext.txt")),
-            "in the beginning god \ncreated the heaven \n");
-  ASSERT_TRUE(run(*fasttext,
-                  "printf '\\rProgress:  50.0%% words/sec/thread:     999 lr:  0.02'\n"
-                  "printf '\\rProgress: 100.0%% words/sec/thread:     140 lr:  0.00 ETA:   0h 0m 0s\\n'",
-                  {.iterations = 10, .threads = 2})
-                  .ok());
+  const std::string train = verbena::testing::contents(folder_.path("fasttext.txt"));
+  EXPECT_THAT(train, HasSubstr("god god \n"));
+  const auto trained = std::count(train.begin(), train.end(), '\n');
+  EXPECT_LT(trained, 200) << "some documents are held out";
+  EXPECT_GT(trained, 150);
+  const PeerTask task{.iterations = 10, .threads = 2};
+  ASSERT_TRUE(run(*fasttext, fasttext_that_finds(true), task).ok());
   ASSERT_EQ(said_.size(), 1U);
-  EXPECT_EQ(said_[0].items, 70) << "7 words, 10 times";
-  EXPECT_EQ(said_[0].seconds, 0.25);
-  EXPECT_FALSE(said_[0].objective.has_value());
+  const double items = 10.0 * static_cast<double>(trained) * kWordsOfDocument;
+  EXPECT_EQ(said_[0].items, items);
+  EXPECT_EQ(said_[0].seconds, items / 200);
+  const std::optional<double> right = said_[0].objective;
+  EXPECT_GT(right.value_or(0), 0.9);
+  ASSERT_TRUE(run(*fasttext, fasttext_that_finds(false), task).ok());
+  EXPECT_LT(said_[0].objective.value_or(1), 0.6) << "it finds the other word";
+  EXPECT_THAT(verbena::testing::contents(folder_.path("fasttext-model.arguments")),
+              HasSubstr("-minCount 1 -minn 0 -maxn 0 -t 0.0001 -lr 0.05 -verbose 2 -saveOutput\n"));
+}
+
+TEST_F(PeerTest, FastTextMustWriteItsVectors) {
+  verbena::testing::write_file(folder_.path("text"), monotonous_text());
+  const std::string speed = "echo 'Progress: 100.0% words/sec/thread: 100 lr: 0.00'\n";
+  verbena::testing::write_file(folder_.path("fasttext-model.vec"), "of an earlier run");
+  const auto fasttext = make_fasttext();
+  ASSERT_TRUE(fasttext->prepare(folder_.path("text"), 1, folder_.path()).ok());
+  const absl::Status without = run(*fasttext, speed, {});
+  EXPECT_TRUE(absl::IsNotFound(without)) << without;
+  EXPECT_THAT(std::string(without.message()), HasSubstr("fasttext-model.vec"));
+  EXPECT_TRUE(said_.empty());
+  EXPECT_THAT(std::string(run(*fasttext, speed + "echo '1 1\nin 1' > \"$5.vec\"\n", {}).message()),
+              HasSubstr("fasttext-model.output"));
+  EXPECT_THAT(
+      std::string(
+          run(*fasttext, speed + "echo '1 1\nin 1' > \"$5.vec\"\necho '1 2\nin 1 2' > \"$5.output\"\n", {})
+              .message()),
+      HasSubstr("expected vectors of 1 numbers"));
 }
 
 TEST_F(PeerTest, LiblinearNumbersTheFeatures) {

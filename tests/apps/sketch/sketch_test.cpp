@@ -98,6 +98,37 @@ TEST_F(SketchTest, WorkersCountTogether) {
   }
 }
 
+/// After a part of the examples the counts lack what is yet to come, and at last only the sketch's error is
+/// left.
+TEST_F(SketchTest, TheErrorFallsWhileItCounts) {
+  const std::unique_ptr<Application> alone = parsed_({"--evaluate-every", "1"});
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*alone, recorder).ok());
+  ASSERT_EQ(recorder.reports.size(), 10U);
+  for (const IterationReport& report : recorder.reports)
+    EXPECT_NEAR(report.sums.at("relative_error"), 1 - 0.1 * static_cast<double>(report.iteration), 0.03);
+  for (const ConsistencyModel& model : {ConsistencyModel(Asp{}), ConsistencyModel(Bsp{}),
+                                        ConsistencyModel(Ssp{2}), ConsistencyModel(Essp{1})}) {
+    const std::unique_ptr<Application> together = parsed_({"--evaluate-every", "3"});
+    const auto found = train(*together, {.consistency = model, .workers = 2, .lanes = 2});
+    EXPECT_EQ(found.at("relative_error"), recorder.reports.back().sums.at("relative_error"));
+    for (const IterationReport& report : recorders_[0].reports) {
+      const bool is_due = report.iteration % 3 == 0 || report.iteration == 10;
+      ASSERT_EQ(report.sums.contains("relative_error"), is_due) << report.iteration;
+      if (is_due) {
+        EXPECT_NEAR(report.sums.at("relative_error"), 1 - 0.1 * static_cast<double>(report.iteration), 0.05)
+            << to_string(model);
+      }
+    }
+  }
+}
+
+TEST_F(SketchTest, WithoutRoomTheErrorStaysLarge) {
+  const auto found = train_alone(*parsed_({"--megabytes", "0.02"}));
+  EXPECT_GT(found.at("relative_error"), 0.1);
+  EXPECT_LT(train_alone(*parsed_({})).at("relative_error"), 0.01);
+}
+
 TEST_F(SketchTest, NeedsSumsOfNobody) {
   const std::unique_ptr<Application> application = parsed_({});
   EXPECT_TRUE(application->check_consistency(Bsp{}).ok());
@@ -113,6 +144,7 @@ TEST_F(SketchTest, SomeWorkersHaveNothingToCount) {
 TEST_F(SketchTest, RefusesWhatItCannotDo) {
   expect_refusals(parsed_, {{{"--top", "0"}, "--top: expected 1 to"},
                             {{"--batch", "0"}, "--batch: expected 1 to"},
+                            {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more"},
                             {{"--megabytes", "0"}, "--megabytes: expected more than 0"},
                             {{"--megabytes", "1e7"}, "--megabytes: expected more than 0"},
                             {{"--format", "csv"}, "libffm"},

@@ -84,16 +84,18 @@ TEST(GapsTest, DependOnSeedAndDocumentOnly) {
   const std::vector<std::uint64_t> counts = {900, 90, 10, 1, 1};
   const Subsampling subsampling(counts, 0.01);
   const NoiseDistribution noise(counts);
-  const WindowMaker maker(subsampling, noise, {.window = 2, .negatives = 0, .shrinks = false});
+  const auto gaps = [&](std::span<const HeldOutDocument> documents, std::uint64_t seed) {
+    return gaps_of(documents, subsampling, noise, 2, seed);
+  };
   std::vector<std::uint32_t> words;
   for (std::uint32_t n = 0; n < 500; ++n) words.push_back(n % 5);
   const std::vector<HeldOutDocument> documents = {{7, words}, {9, words}};
-  const MiniBatch both = gaps_of(documents, maker, 1);
-  const MiniBatch second = gaps_of(std::span(documents).last(1), maker, 1);
+  const MiniBatch both = gaps(documents, 1);
+  const MiniBatch second = gaps(std::span(documents).last(1), 1);
   ASSERT_LT(second.inputs.size(), both.inputs.size());
   EXPECT_TRUE(std::equal(second.inputs.rbegin(), second.inputs.rend(), both.inputs.rbegin()));
-  EXPECT_NE(second.inputs, gaps_of(std::span(documents).first(1), maker, 1).inputs);
-  EXPECT_NE(second.inputs, gaps_of(std::span(documents).last(1), maker, 2).inputs);
+  EXPECT_NE(second.inputs, gaps(std::span(documents).first(1), 1).inputs);
+  EXPECT_NE(second.inputs, gaps(std::span(documents).last(1), 2).inputs);
   EXPECT_LT(both.inputs.size(), 1'000U) << "some of the frequent words are left out";
   EXPECT_EQ(both.windows.size(), both.inputs.size());
 }
