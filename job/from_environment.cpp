@@ -17,6 +17,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_split.h"
+#include "base/cores.hpp"
 #include "base/return_if_error.hpp"
 #include "base/signals_blocked.hpp"
 #include "job/address_exchange.hpp"
@@ -238,7 +239,7 @@ transport::BackendOptions how_of(const NetworkOptions& network,
           .tls = network.tls,
           .device = network.device,
           .device_port = network.device_port,
-          .shares_cores = network.shares_cores || threads_here > std::thread::hardware_concurrency()};
+          .shares_cores = network.shares_cores || threads_here > base::cores_at_hand()};
 }
 
 /// What processes tell each other that something else than Verbena has started.

@@ -1,18 +1,12 @@
 // How long who waits for a peer looks for its answer before it gives its core away.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 
-namespace verbena::transport {
+#include "base/cores.hpp"
 
-/// Whoever else works needs the only one.
-inline bool has_one_processor() {
-  cpu_set_t processors;
-  return ::sched_getaffinity(0, sizeof(processors), &processors) == 0 && CPU_COUNT(&processors) == 1;
-}
+namespace verbena::transport {
 
 /// Long while spinning pays, short while it does not. Spinning for as long as a wake-up takes, and not
 /// longer, costs at most twice what the better of the two would have, whatever comes.
@@ -20,8 +14,9 @@ class SpinBudget {
  public:
   using Duration = std::chrono::steady_clock::duration;
 
-  /// Zero with only one processor.
-  explicit SpinBudget(Duration most) : most_(has_one_processor() ? Duration::zero() : most), now_(most_) {}
+  /// Zero where there is one core at hand, which whoever else works needs.
+  explicit SpinBudget(Duration most)
+      : most_(base::cores_at_hand() == 1 ? Duration::zero() : most), now_(most_) {}
 
   [[nodiscard]] Duration now() const { return now_; }
   /// Work came after `waited`.

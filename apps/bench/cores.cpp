@@ -1,14 +1,13 @@
 #include "apps/bench/cores.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <fstream>
-#include <string_view>
 #include <utility>
+
+#include "base/cores.hpp"
 
 namespace verbena::apps::bench {
 namespace {
@@ -17,37 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr double kMostKeptWaiting =
     0.05;  // part of the time; with its own core a thread waits less than a hundredth
-
-/// The control group (version 2) of this process.
-fs::path group_of(const fs::path& root) {
-  std::ifstream file(root / "proc/self/cgroup");
-  constexpr std::string_view kPrefix = "0::/";
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(kPrefix)) return root / "sys/fs/cgroup" / line.substr(kPrefix.size());
-  }
-  return root / "sys/fs/cgroup";
-}
-
-std::uint32_t cores_to_run_on() {
-  cpu_set_t cores;
-  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? static_cast<std::uint32_t>(CPU_COUNT(&cores))
-                                                           : 0;
-}
-
-/// The smallest quota of the group and of the groups around it.
-std::optional<double> quota_of(const fs::path& root) {
-  std::optional<double> least;
-  const fs::path top = root / "sys/fs/cgroup";
-  for (fs::path group = group_of(root);; group = group.parent_path()) {
-    double quota_us = 0;
-    double period_us = 0;
-    // "max 100000" means no quota.
-    if (std::ifstream file(group / "cpu.max"); file >> quota_us >> period_us && period_us > 0) {
-      least = std::min(least.value_or(INFINITY), quota_us / period_us);
-    }
-    if (group == top || group.parent_path() == group) return least;
-  }
-}
 
 }  // namespace
 
@@ -78,7 +46,7 @@ CoreWatch::Counts CoreWatch::now() const {
   if (std::ifstream file(root_ / "proc/thread-self/schedstat"); file >> ran_ns >> waited_ns) {
     counts.kept_waiting = waited_ns / 1e9;
   }
-  std::ifstream file(group_of(root_) / "cpu.stat");
+  std::ifstream file(base::control_group(root_) / "cpu.stat");
   std::uint64_t count = 0;
   for (std::string name; file >> name >> count;) {
     if (name == "nr_throttled") counts.throttled = count;
@@ -89,8 +57,8 @@ CoreWatch::Counts CoreWatch::now() const {
 CoreUse CoreWatch::so_far() const {
   const Counts after = now();
   CoreUse use{.needed = needed_,
-              .usable = cores_to_run_on(),
-              .quota_cores = quota_of(root_),
+              .usable = base::cores_to_run_on(),
+              .quota_cores = base::core_quota(root_),
               .throttled = after.throttled > before_.throttled,
               .seconds = after.seconds - before_.seconds,
               .kept_waiting = {}};

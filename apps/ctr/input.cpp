@@ -169,7 +169,8 @@ absl::StatusOr<Input> stream_input(const WorkerRun& run) {
       files, [](const Example&) { return absl::OkStatus(); }, progress_of_reading(run.reporter));
   if (!read.ok()) return read.status();
   input.read = *std::move(read);
-  input.batch = run.options.batch_examples().value_or(batch_for(input.train_examples, run.member.workers));
+  input.batch =
+      run.options.batch_examples().value_or(kBatchSize.of(input.train_examples, run.member.workers));
   input.train = std::make_unique<BatchesInFiles>(run, /*of_test=*/false, input.train_examples, input.batch);
   input.test = std::make_unique<BatchesInFiles>(run, /*of_test=*/true, input.test_examples, kTestBatch);
   return input;
@@ -180,16 +181,11 @@ absl::StatusOr<std::uint64_t> batch_of(const WorkerRun& run) {
   const Options& options = run.options;
   if (const std::optional<std::uint64_t> known = options.batch_examples()) return *known;
   const std::uint32_t workers = run.member.workers;
-  std::uint64_t train_examples = 0;
-  ExamplesOptions files = all_examples(options);
-  files.is_used = [&](std::uint64_t number, std::size_t file) {
-    if (!is_for_test(options, number, file)) ++train_examples;
-    return train_examples >= most_that_decide_batch(workers);
-  };
-  const absl::Status counted =
-      read_examples(files, [](const Example&) { return absl::CancelledError("enough"); }).status();
-  if (!counted.ok() && !absl::IsCancelled(counted)) return counted;
-  return batch_for(train_examples, workers);
+  const absl::StatusOr<std::uint64_t> train_examples = count_examples(
+      all_examples(options), kBatchSize.examples_that_decide(workers),
+      [&](std::uint64_t number, std::size_t file) { return !is_for_test(options, number, file); });
+  if (!train_examples.ok()) return train_examples.status();
+  return kBatchSize.of(*train_examples, workers);
 }
 
 absl::StatusOr<Input> keep_input(const WorkerRun& run) {

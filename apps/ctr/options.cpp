@@ -23,11 +23,6 @@ namespace verbena::apps::ctr {
 namespace {
 
 constexpr std::int64_t kMostBatch = 1 << 20;
-/// A pass has at least so many clocks, or mini-batches are as small as is good; and they are no larger than
-/// is good (docs/click-through.md).
-constexpr std::uint64_t kClocksOfPass = 300;
-constexpr std::uint64_t kSmallBatch = 10;
-constexpr std::uint64_t kLargeBatch = 1000;
 constexpr std::int64_t kMostBlocks = 4096;
 constexpr std::int64_t kMostPasses = 1'000'000;
 constexpr std::int64_t kMostMinCount = 255;
@@ -94,7 +89,7 @@ void Options::add(CLI::App& command) {
       fmt::format("examples that are dealt to the workers in turn; without --solver block, of a mini-batch, "
                   "which is a worker's clock. 0: {}, and with --solver ftrl fewer where a pass would have "
                   "fewer than {} clocks, down to {}",
-                  kLargeBatch, kClocksOfPass, kSmallBatch))
+                  kBatchSize.most, kBatchSize.batches, kBatchSize.least))
       ->capture_default_str();
   add_number(command, "--rank", rank,
              "factors of a feature in a factorization machine; 0: logistic regression")
@@ -344,14 +339,6 @@ std::optional<std::uint64_t> Options::batch_examples() const {
   if (batch > 0) return static_cast<std::uint64_t>(batch);
   if (saved_batch_) return saved_batch_;
   return has_blocks() ? std::optional(kDealtToBlocks) : std::nullopt;
-}
-
-std::uint64_t batch_for(std::uint64_t train_examples, std::uint32_t workers) {
-  return std::clamp(train_examples / workers / kClocksOfPass, kSmallBatch, kLargeBatch);
-}
-
-std::uint64_t most_that_decide_batch(std::uint32_t workers) {
-  return kLargeBatch * kClocksOfPass * workers;
 }
 
 void Options::goes_on_from(const std::map<std::string, std::string>& notes) {

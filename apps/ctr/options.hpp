@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "apps/ctr/parameters.hpp"
+#include "apps/data/dealing.hpp"
 #include "apps/files.hpp"
 #include "apps/options/given_options.hpp"
 #include "protocol/eviction.hpp"
@@ -94,7 +95,7 @@ struct Options {
   // REQUIRES: check() has succeeded.
   // ----------------------------------------------------------------------------------------------------------
   [[nodiscard]] std::size_t factors() const { return static_cast<std::size_t>(rank); }  ///< of a feature
-  /// Of a mini-batch; nullopt: the data decides, by batch_for().
+  /// Of a mini-batch; nullopt: the data decides, by kBatchSize.
   [[nodiscard]] std::optional<std::uint64_t> batch_examples() const;
   [[nodiscard]] Rules rules() const;
 
@@ -109,11 +110,8 @@ struct Options {
   std::optional<std::uint64_t> saved_batch_;  ///< of the checkpoint that the run goes on from
 };
 
-/// How many examples a mini-batch should have where so many workers train so many examples, with --solver
-/// ftrl.
-std::uint64_t batch_for(std::uint64_t train_examples, std::uint32_t workers);
-/// With so many examples or more for each worker, it is always as large.
-std::uint64_t most_that_decide_batch(std::uint32_t workers);
+/// Of a mini-batch with --solver ftrl, which is a worker's clock (docs/click-through.md).
+inline constexpr BatchSize kBatchSize = {.most = 1000, .least = 10, .batches = 300};
 /// With --solver block, by which they are only dealt.
 inline constexpr std::uint64_t kDealtToBlocks = 1000;
 

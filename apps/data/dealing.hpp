@@ -1,6 +1,7 @@
 // Which worker has which examples: mini-batches are dealt to the workers in turn.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace verbena::apps {
@@ -18,6 +19,24 @@ struct Member {
   [[nodiscard]] std::uint64_t most_batches(std::uint64_t examples, std::uint64_t batch) const {
     const std::uint64_t batches = (examples + batch - 1) / batch;
     return (batches + workers - 1) / workers;
+  }
+};
+
+/// How many examples are dealt at a time, in a mini-batch: `most`, or fewer where a worker would have fewer
+/// mini-batches than `batches` in a pass, but at least `least`. So the workers' shares of few examples are
+/// even, and none has all that it does behind a single step.
+struct BatchSize {
+  std::uint64_t most = 1;
+  std::uint64_t least = 1;
+  std::uint64_t batches = 1;
+
+  /// Of so many examples of so many workers.
+  [[nodiscard]] std::uint64_t of(std::uint64_t examples, std::uint32_t workers) const {
+    return std::clamp(examples / workers / batches, least, most);
+  }
+  /// With so many examples or more it is `most`.
+  [[nodiscard]] std::uint64_t examples_that_decide(std::uint32_t workers) const {
+    return most * batches * workers;
   }
 };
 

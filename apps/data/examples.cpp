@@ -262,4 +262,19 @@ absl::StatusOr<ExamplesRead> read_examples(const ExamplesOptions& options,
   return std::move(reader).finish();
 }
 
+absl::StatusOr<std::uint64_t> count_examples(
+    ExamplesOptions options, std::uint64_t most,
+    absl::FunctionRef<bool(std::uint64_t number, std::size_t file)> counts) {
+  std::uint64_t counted = 0;
+  options.is_used = [&](std::uint64_t number, std::size_t file) {
+    if (counts(number, file)) ++counted;
+    return counted >= most;
+  };
+  // The first one that is used says that there are enough.
+  const absl::Status read =
+      read_examples(options, [](const Example&) { return absl::CancelledError("enough"); }).status();
+  if (!read.ok() && !absl::IsCancelled(read)) return read;
+  return counted;
+}
+
 }  // namespace verbena::apps

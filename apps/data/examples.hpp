@@ -74,4 +74,10 @@ absl::StatusOr<ExamplesRead> read_examples(const ExamplesOptions& options,
                                            absl::FunctionRef<absl::Status(const Example&)> use,
                                            const ReadProgress& progress = {});
 
+/// How many examples there are for which counts(number, file) is true, or `most`, if there are so many: then
+/// the rest is not looked at. Errors: as of read_examples(), but only mistakes that it meets.
+absl::StatusOr<std::uint64_t> count_examples(
+    ExamplesOptions options, std::uint64_t most,
+    absl::FunctionRef<bool(std::uint64_t number, std::size_t file)> counts);
+
 }  // namespace verbena::apps

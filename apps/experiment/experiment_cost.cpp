@@ -5,12 +5,12 @@
 #include <cmath>
 #include <functional>
 #include <set>
-#include <thread>
 
 #include "apps/experiment/experiment.hpp"
 #include "apps/experiment/rounds.hpp"
 #include "apps/report/format.hpp"
 #include "apps/report/svg_chart.hpp"
+#include "base/cores.hpp"
 
 namespace verbena::apps {
 namespace experiment_cost {
@@ -203,7 +203,7 @@ class CostExperiment final : public Experiment {
   [[nodiscard]] bool runs_peers() const override { return true; }
   void set_defaults(ExperimentOptions& options) const override {
     options.servers = 1;
-    options.workers = std::max(2U, std::thread::hardware_concurrency());
+    options.workers = std::max(2U, base::cores_at_hand());
   }
   void complete(ExperimentOptions& options) const override {
     if (options.rounds == 0) options.rounds = kRounds;

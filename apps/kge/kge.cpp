@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "apps/data/output_file.hpp"
@@ -27,6 +26,7 @@
 #include "apps/options/given_options.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/resuming/checkpoints.hpp"
+#include "base/cores.hpp"
 #include "base/return_if_error.hpp"
 #include <verbena/table.hpp>
 
@@ -565,7 +565,7 @@ absl::Status KnowledgeGraphEmbedding::train_alone(BaselineContext& context) cons
   TrainingOptions options = training();
   options.clocks_per_iteration = clocks_.clocks({.examples = job->graph.train.size()});
   const KnownAnswers known(job->graph);
-  const unsigned threads = std::max(std::thread::hardware_concurrency(), 1U);
+  const unsigned threads = base::cores_at_hand();
   absl::Status status =
       Trainer(options, shape(), job->data, known, rows, threads).run(context.reporter, context.stop);
   if (!status.ok() || output_.empty()) return status;

@@ -10,13 +10,13 @@
 #include <limits>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "absl/strings/str_join.h"
 #include "apps/options/completion.hpp"
 #include "apps/options/manual_formatter.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
+#include "base/cores.hpp"
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
@@ -47,7 +47,7 @@ constexpr const char* kBriefly = "briefly";
 std::uint32_t JobOptions::chosen_server_threads() const {
   if (server_threads > 0) return server_threads;
   // Workers come first: a server gets more than one thread only if workers leave cores free.
-  const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::uint32_t cores = base::cores_at_hand();
   const std::uint32_t spare = cores > total_workers() ? cores - total_workers() : 0;
   constexpr std::uint32_t kMost = 8;
   return std::clamp(spare / servers, 1U, kMost);
@@ -219,7 +219,7 @@ void add_spin_option(CLI::App& command, JobOptions& options) {
           "What a process does that has to wait. briefly: it looks for work for some microseconds before it "
           "sleeps, which saves the time to wake up where it has a core to itself; never: it leaves the core "
           "to others at once, and all ask the kernel for short turns; auto: never where a job on one host "
-          "has more threads than the host has cores.")
+          "has more threads than it may use cores (its affinity mask, its control group's quota).")
       ->type_name("auto|briefly|never")
       ->check(one_of({kLeftOpen, kBriefly, kNever}))
       ->group(kProcessOptions)
@@ -229,7 +229,7 @@ void add_spin_option(CLI::App& command, JobOptions& options) {
 void add_server_options(CLI::App& command, JobOptions& options) {
   add_number(command, "--server-threads", options.server_threads,
              "Threads of each server; 1 drives everything, best where workers need the cores. By "
-             "default what the workers leave over, at least 1.",
+             "default as many cores as the workers leave over of those that the run may use, at least 1.",
              {1, 256})
       ->type_name("N")
       ->group(kServers);
@@ -621,7 +621,7 @@ TransportOptions waiting_transport(const JobOptions& options) {
 bool spins(const JobOptions& options) {
   if (options.spin != kLeftOpen) return options.spin == kBriefly;
   return options.transport.has_other_hosts ||
-         options.servers + options.total_workers() <= std::thread::hardware_concurrency();
+         options.servers + options.total_workers() <= base::cores_at_hand();
 }
 
 ReadPath read_path_of(const JobOptions& options) {

@@ -12,7 +12,6 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
@@ -37,6 +36,7 @@
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/format.hpp"
+#include "base/cores.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
@@ -223,8 +223,7 @@ absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
 
 absl::Status write_all(const Experiment& experiment, const ExperimentCommand& options,
                        const std::vector<RunFigures>& runs) {
-  const std::string how =
-      circumstances(experiment, options.experiment, std::max(1U, std::thread::hardware_concurrency()));
+  const std::string how = circumstances(experiment, options.experiment, base::cores_at_hand());
   const Judgement judgement = experiment.judge(runs);
   const std::string text = experiment_text(experiment, how, judgement, runs);
   return write_experiment(options.output,

@@ -44,6 +44,10 @@ constexpr std::size_t kStrangers = 10'000;  ///< keys that never came, whose est
 constexpr std::uint32_t kCandidateNumbers = 2;
 constexpr std::uint64_t kMinLineBytes = 6;  ///< of --output
 constexpr const char* kFewer = "fewer examples";
+constexpr std::string_view kBatch = "batch";  ///< the option, and what the summary says of it
+/// Of several workers, so that the shares of all are about even; each mini-batch more costs a push and a
+/// clock.
+constexpr BatchSize kBatchSize = {.most = 10'000, .least = 100, .batches = 4};
 
 // Names of the sums in IterationReport.
 constexpr const char* kFeatures = "features";
@@ -66,6 +70,7 @@ struct Features {
   std::vector<std::size_t> end_of_batch;
   std::uint64_t clocks = 0;  ///< mini-batches of the worker that has the most
   SampledCounts sample;      ///< of all workers' examples; only the first worker has it
+  std::uint64_t batch = 0;   ///< examples of a mini-batch
   std::string format;
 };
 
@@ -178,7 +183,10 @@ class SketchApplication final : public Application {
   [[nodiscard]] std::int64_t iterations() const override { return kParts; }
 
   void add_options(CLI::App& command) override;
-  [[nodiscard]] std::vector<ChoiceOption> choices() const override { return {{"batch"}}; }
+  [[nodiscard]] std::vector<ChoiceOption> choices() const override { return {{kBatch, kBatch}}; }
+  [[nodiscard]] bool leaves_open(std::string_view option) const override {
+    return option == kBatch && batch_ == 0;
+  }
   [[nodiscard]] Files files() const override;
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override {
@@ -206,9 +214,12 @@ class SketchApplication final : public Application {
     return std::max<std::uint64_t>(static_cast<std::uint64_t>(megabytes_ * 1e6 / kLineBytes), 1);
   }
   [[nodiscard]] std::size_t top() const { return static_cast<std::size_t>(top_); }
+  [[nodiscard]] ExamplesOptions examples() const {
+    return {.paths = data_, .format = *parse_example_format(format_)};
+  }
   absl::StatusOr<ExamplesRead> read(absl::FunctionRef<absl::Status(const Example&)> use,
                                     const ReadProgress& progress = {}) const {
-    return read_examples({.paths = data_, .format = *parse_example_format(format_)}, use, progress);
+    return read_examples(examples(), use, progress);
   }
   absl::Status run_as_worker(WorkerContext& context) const {
     absl::StatusOr<SketchTable> sketch = SketchTable::open(context, lines(), top());
@@ -216,6 +227,8 @@ class SketchApplication final : public Application {
     const Member member{context.session.rank(), context.session.workers()};
     return run(member, *sketch, context.reporter, context.stop, context.watch);
   }
+  /// Examples of a mini-batch where there are so many workers.
+  [[nodiscard]] absl::StatusOr<std::uint64_t> examples_of_batch(std::uint32_t workers) const;
   absl::StatusOr<Features> load(const Member& member, Reporter& reporter) const;
   absl::Status run(const Member& member, Sketch& sketch, Reporter& reporter, const std::atomic<bool>& stop,
                    TrainingWatch& watch) const;
@@ -229,7 +242,7 @@ class SketchApplication final : public Application {
   std::string format_ = "auto";
   double megabytes_ = 16;
   std::int64_t top_ = 20;
-  std::int64_t batch_ = 10'000;
+  std::int64_t batch_ = 0;  ///< 0: left open
   std::int64_t evaluate_every_ = 0;
   std::string output_;
 };
@@ -247,7 +260,10 @@ void SketchApplication::add_options(CLI::App& command) {
   add_number(command, "--megabytes", megabytes_, "of counters, all servers together")->capture_default_str();
   add_number(command, "--top", top_, "the most frequent features to print, and to save")
       ->capture_default_str();
-  add_number(command, "--batch", batch_, "examples of a mini-batch, and of a worker's clock")
+  add_number(command, fmt::format("--{}", kBatch), batch_,
+             fmt::format("examples of a mini-batch, and of a worker's clock. 0: {}, and fewer where each of "
+                         "several workers would have fewer than {} mini-batches, down to {}",
+                         kBatchSize.most, kBatchSize.batches, kBatchSize.least))
       ->capture_default_str();
   add_number(
       command, "--evaluate-every", evaluate_every_,
@@ -266,10 +282,13 @@ Files SketchApplication::files() const {
 
 absl::Status SketchApplication::check(std::uint32_t workers) {
   RETURN_IF_ERROR(parse_example_format(format_).status());
-  for (const auto& [name, value, most] :
-       {std::tuple("--top", top_, kMostTop), std::tuple("--batch", batch_, kMostBatch)}) {
-    if (value < 1 || value > most)
-      return absl::InvalidArgumentError(fmt::format("{}: expected 1 to {}, found {}", name, most, value));
+  for (const auto& [name, value, least, most] :
+       {std::tuple("--top", top_, std::int64_t{1}, kMostTop),
+        std::tuple("--batch", batch_, std::int64_t{0}, kMostBatch)}) {
+    if (value < least || value > most) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: expected {} to {}, found {}", name, least, most, value));
+    }
   }
   if (evaluate_every_ < 0) {
     return absl::InvalidArgumentError(
@@ -288,9 +307,22 @@ absl::Status SketchApplication::check(std::uint32_t workers) {
   return check_memory(bytes, fmt::format("{} features then need", read->features), kFewer);
 }
 
+absl::StatusOr<std::uint64_t> SketchApplication::examples_of_batch(std::uint32_t workers) const {
+  if (batch_ > 0) return static_cast<std::uint64_t>(batch_);
+  if (workers == 1) return kBatchSize.most;
+  const absl::StatusOr<std::uint64_t> found =
+      count_examples(examples(), kBatchSize.examples_that_decide(workers),
+                     [](std::uint64_t /*number*/, std::size_t /*file*/) { return true; });
+  if (!found.ok()) return found.status();
+  return kBatchSize.of(*found, workers);
+}
+
 absl::StatusOr<Features> SketchApplication::load(const Member& member, Reporter& reporter) const {
+  const absl::StatusOr<std::uint64_t> found = examples_of_batch(member.workers);
+  if (!found.ok()) return found.status();
+  const std::uint64_t batch = *found;
   Features features;
-  const auto batch = static_cast<std::uint64_t>(batch_);
+  features.batch = batch;
   std::uint64_t examples = 0;
   const absl::StatusOr<ExamplesRead> read = this->read(
       [&](const Example& example) {
@@ -407,6 +439,7 @@ absl::Status SketchApplication::present(std::vector<Ranked> ranked, const Featur
   reporter.summary("format", features.format);
   reporter.summary("most_frequent", std::move(most));
   reporter.summary("lines", lines());
+  reporter.summary(std::string(kBatch), features.batch);
   if (output_.empty()) return absl::OkStatus();
   absl::StatusOr<OutputFile> file = OutputFile::create(output_);
   if (!file.ok()) return file.status();

@@ -10,7 +10,6 @@
 #include <numeric>
 #include <optional>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <variant>
 
@@ -32,6 +31,7 @@
 #include "apps/word2vec/uses.hpp"
 #include "apps/word2vec/usual_options.hpp"
 #include "apps/word2vec/vectors.hpp"
+#include "base/cores.hpp"
 #include "base/return_if_error.hpp"
 #include <verbena/table.hpp>
 
@@ -565,7 +565,7 @@ absl::Status Word2Vec::train_alone(BaselineContext& context) const {
   const WindowMaker maker(job->subsampling, job->noise, windows());
   TrainingOptions options = training_;
   options.clocks_per_iteration = clocks_.clocks({.examples = job->all_words()});
-  const unsigned threads = std::max(std::thread::hardware_concurrency(), 1U);
+  const unsigned threads = base::cores_at_hand();
   absl::Status status = Trainer(options, job->data, maker, rows, threads).run(context.reporter, context.stop);
   return status.ok() ? present(*job, rows, context.reporter) : status;
 }

@@ -775,17 +775,17 @@ TEST_F(CtrTest, TheSameBitsHoweverRowsAreRead) {
 }
 
 TEST(BatchForTest, APassHasEnoughClocks) {
-  EXPECT_EQ(ctr::batch_for(0, 1), 10U);
-  EXPECT_EQ(ctr::batch_for(15'000, 1), 50U);
-  EXPECT_EQ(ctr::batch_for(15'000, 2), 25U);
-  EXPECT_EQ(ctr::batch_for(15'000, 64), 10U);
-  EXPECT_EQ(ctr::batch_for(299'999, 1), 999U);
-  EXPECT_EQ(ctr::batch_for(300'000, 1), 1'000U);
-  EXPECT_EQ(ctr::batch_for(100'000'000, 1), 1'000U);
+  EXPECT_EQ(ctr::kBatchSize.of(0, 1), 10U);
+  EXPECT_EQ(ctr::kBatchSize.of(15'000, 1), 50U);
+  EXPECT_EQ(ctr::kBatchSize.of(15'000, 2), 25U);
+  EXPECT_EQ(ctr::kBatchSize.of(15'000, 64), 10U);
+  EXPECT_EQ(ctr::kBatchSize.of(299'999, 1), 999U);
+  EXPECT_EQ(ctr::kBatchSize.of(300'000, 1), 1'000U);
+  EXPECT_EQ(ctr::kBatchSize.of(100'000'000, 1), 1'000U);
   for (const std::uint32_t workers : {1U, 2U, 7U}) {
-    const std::uint64_t enough = ctr::most_that_decide_batch(workers);
-    EXPECT_EQ(ctr::batch_for(enough, workers), 1'000U) << workers;
-    EXPECT_EQ(ctr::batch_for(enough - workers, workers), 999U) << workers;
+    const std::uint64_t enough = ctr::kBatchSize.examples_that_decide(workers);
+    EXPECT_EQ(ctr::kBatchSize.of(enough, workers), 1'000U) << workers;
+    EXPECT_EQ(ctr::kBatchSize.of(enough - workers, workers), 999U) << workers;
   }
 }
 

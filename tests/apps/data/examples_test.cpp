@@ -147,6 +147,20 @@ class ExamplesTest : public ::testing::Test {
   std::vector<std::size_t> files_;  ///< of the lines
 };
 
+TEST_F(ExamplesTest, CountsNoMoreThanItIsAskedFor) {
+  verbena::testing::write_file(path(), "1 1:1\n0 2:1\n1 3:1\n0 4:1\nnonsense\n");
+  std::vector<std::uint64_t> asked;
+  const auto even = [&](std::uint64_t number, std::size_t file) {
+    EXPECT_EQ(file, 0U);
+    asked.push_back(number);
+    return number % 2 == 0;
+  };
+  EXPECT_EQ(count_examples({.paths = {path()}}, 2, even).value_or(99), 2U);
+  EXPECT_THAT(asked, ElementsAre(0U, 1U, 2U)) << "the rest is not looked at";
+  EXPECT_EQ(count_examples({.paths = {path()}}, 100, even).value_or(99), 3U);
+  EXPECT_TRUE(absl::IsNotFound(count_examples({.paths = {path() + "none"}}, 1, even).status()));
+}
+
 TEST_F(ExamplesTest, ReadsLibsvm) {
   EXPECT_THAT(lines_of("+1 1:0.5 7:2 4503599627370495:-1e-1 # a comment\n"
                        "# only a comment\n"

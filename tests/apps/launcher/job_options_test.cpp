@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/on_one_core.hpp"
+
 namespace verbena::apps {
 namespace {
 
@@ -146,6 +148,14 @@ TEST(JobChoicesTest, WhoSharesCoresDoesNotSpin) {
   EXPECT_FALSE(spins(parsed({"--spin=never"})));
   for (const char* transport : {"--transport=tcp", "--transport=verbs"})
     EXPECT_TRUE(check(parsed({"--spin=never", transport})).ok()) << transport;
+}
+
+TEST(JobChoicesTest, CoresThatItMayNotUseDoNotCount) {
+  verbena::testing::on_one_core([] {
+    EXPECT_FALSE(spins(parsed({})));
+    EXPECT_EQ(parsed({}).chosen_server_threads(), 1U);
+    EXPECT_EQ(parsed({}).chosen_lanes(), 1U);
+  });
 }
 
 class WithSparseTables final : public Application {

@@ -141,9 +141,27 @@ TEST_F(SketchTest, SomeWorkersHaveNothingToCount) {
   EXPECT_EQ(train(*application, {.workers = 4}).at("features"), 50'000);
 }
 
+TEST_F(SketchTest, TheDataDecidesTheMiniBatchesUnlessTheyAreSaid) {
+  const auto batch = [&](std::uint32_t workers, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--data", data()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto application = with_options(make_sketch(), arguments);
+    EXPECT_EQ(application->leaves_open("batch"), more.empty());
+    EXPECT_EQ(train(*application, {.workers = workers}).at("features"), 50'000);
+    if (more.empty()) {
+      for (const Recorder& worker : recorders_) EXPECT_GT(worker.reports.back().sums.at("features"), 0);
+    }
+    return recorders_[0].summaries.at("batch").get<int>();
+  };
+  EXPECT_EQ(batch(1, {}), 10'000) << "there is nobody to share them with";
+  EXPECT_EQ(batch(3, {}), 416);
+  EXPECT_EQ(batch(8, {}), 156);
+  EXPECT_EQ(batch(3, {"--batch", "7000"}), 7000);
+}
+
 TEST_F(SketchTest, RefusesWhatItCannotDo) {
   expect_refusals(parsed_, {{{"--top", "0"}, "--top: expected 1 to"},
-                            {{"--batch", "0"}, "--batch: expected 1 to"},
+                            {{"--batch", "-1"}, "--batch: expected 0 to"},
                             {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more"},
                             {{"--megabytes", "0"}, "--megabytes: expected more than 0"},
                             {{"--megabytes", "1e7"}, "--megabytes: expected more than 0"},
