@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,6 +35,8 @@
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/thrown.hpp"
+#include "base/cores.hpp"
+#include "base/decimal.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "cluster/account.hpp"
@@ -48,6 +51,7 @@ namespace {
 
 constexpr const char* kVerdict = "verbena.verdict";
 constexpr const char* kName = "verbena.name";
+constexpr const char* kCores = "verbena.cores";
 constexpr const char* kLeader = "verbena.leader";
 /// Which host that is on: of another rank 0 it need not be kToldHost, by which all have decided.
 constexpr const char* kLeadersHost = "verbena.leader.host";
@@ -68,9 +72,10 @@ std::string host_name() {
 
 /// What this process knows of the others after the first fence.
 struct Others {
-  std::vector<std::string> hosts;   ///< identities, by rank
-  std::vector<std::string> names;   ///< host names, by rank
-  std::vector<std::string> usable;  ///< transport::usable_schemes() between hosts, by rank
+  std::vector<std::string> hosts;    ///< identities, by rank
+  std::vector<std::string> names;    ///< host names, by rank
+  std::vector<std::uint32_t> cores;  ///< that the process may use, by rank
+  std::vector<std::string> usable;   ///< transport::usable_schemes() between hosts, by rank
   std::vector<Leader::Member> members;
   RankChains chains;                   ///< of servers, if they have copies
   std::vector<std::uint32_t> numbers;  ///< of server processes, by rank: JobOptions::server_processes()
@@ -103,6 +108,7 @@ class ClusterProcess {
   }
   absl::Status meet(absl::Status verdict);
   absl::Status learn_of_others();
+  [[nodiscard]] std::uint32_t threads_left_to_servers() const;
   absl::Status learn_where_it_goes_on();
   void learn_chains();
   [[nodiscard]] absl::Status share_configurations();
@@ -223,6 +229,7 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
     if (leads()) RETURN_IF_ERROR(job::put_secret(rendezvous));
     for (const auto& [name, value] : {std::pair(job::kToldHost, job::host_identity()),
                                       {kName, fmt::format("{} {}", ::getpid(), host_name())},
+                                      {kCores, std::to_string(base::cores_at_hand())},
                                       {kPlan, plan()},
                                       {kResume, fmt::format("{}{}", kFrom, run_.job.checkpoints.resume_from)},
                                       {job::kToldTransports, usable_between_hosts(run_.job.transport)}}) {
@@ -284,6 +291,9 @@ absl::Status ClusterProcess::learn_of_others() {
     absl::StatusOr<std::string> usable = rendezvous.get(other, job::kToldTransports);
     if (!usable.ok()) return usable.status();
     others_.usable.push_back(*std::move(usable));
+    const absl::StatusOr<std::string> cores = rendezvous.get(other, kCores);
+    if (!cores.ok()) return cores.status();
+    others_.cores.push_back(base::parse_decimal<std::uint32_t>(*cores).value_or(1));
     const std::size_t space = name->find(' ');
     others_.hosts.push_back(*std::move(host));
     others_.names.push_back(name->substr(space + 1));
@@ -294,7 +304,32 @@ absl::Status ClusterProcess::learn_of_others() {
     static_cast<void>(absl::SimpleAtoi(name->substr(0, space), &others_.members.back().pid));
   }
   learn_chains();
+  run_.job.threads_left = threads_left_to_servers();
   return absl::OkStatus();
+}
+
+/// On the host that has the fewest to spare: copies take one another's places, and must be alike.
+std::uint32_t ClusterProcess::threads_left_to_servers() const {
+  struct Load {
+    std::uint32_t cores = 0;
+    std::uint32_t workers = 0;
+    std::uint32_t servers = 0;
+  };
+  std::map<std::string, Load> loads;
+  for (std::uint32_t other = 0; other < others_.hosts.size(); ++other) {
+    Load& load = loads[others_.hosts[other]];
+    load.cores = std::max(load.cores, others_.cores[other]);
+    if (others_.members[other].server) {
+      ++load.servers;
+    } else {
+      load.workers += run_.job.threads;
+    }
+  }
+  std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
+  for (const auto& [host, load] : loads) {
+    if (load.servers > 0) least = std::min(least, threads_left(load.cores, load.workers, load.servers));
+  }
+  return least;
 }
 
 /// Each could find another newest checkpoint: so only rank 0 looks.

@@ -46,9 +46,12 @@ constexpr const char* kBriefly = "briefly";
 
 std::uint32_t JobOptions::chosen_server_threads() const {
   if (server_threads > 0) return server_threads;
-  // Workers come first: a server gets more than one thread only if workers leave cores free.
-  const std::uint32_t cores = base::cores_at_hand();
-  const std::uint32_t spare = cores > total_workers() ? cores - total_workers() : 0;
+  if (threads_left > 0) return threads_left;
+  return apps::threads_left(base::cores_at_hand(), total_workers(), servers);
+}
+
+std::uint32_t threads_left(std::uint32_t cores, std::uint32_t workers, std::uint32_t servers) {
+  const std::uint32_t spare = cores > workers ? cores - workers : 0;
   constexpr std::uint32_t kMost = 8;
   return std::clamp(spare / servers, 1U, kMost);
 }
