@@ -390,7 +390,8 @@ absl::StatusOr<Folder::Newest> Folder::find_newest_valid(const std::function<boo
   return absl::DataLossError(message);
 }
 
-absl::Status Folder::keep(std::uint64_t most, std::uint64_t newest) {
+absl::Status Folder::keep(std::uint64_t most, std::uint64_t newest,
+                          const std::function<bool(const Complete&)>& stays) {
   const absl::StatusOr<Listing> listing = list();
   if (!listing.ok()) return listing.status();
   if (most == 0) return absl::InvalidArgumentError("expected to keep at least one checkpoint, found 0");
@@ -410,10 +411,10 @@ absl::Status Folder::keep(std::uint64_t most, std::uint64_t newest) {
   for (const Complete& complete : listing->complete) {
     const bool is_later = complete.clock > first->clock;
     if (!is_later) ++counted;
-    const bool stays =
-        is_later || counted <= most || needed.contains(complete.clock) || !remove_name(complete.name);
+    const bool is_kept = is_later || counted <= most || needed.contains(complete.clock) ||
+                         (stays && stays(complete)) || !remove_name(complete.name);
     // Bases are older, so that they come later.
-    if (stays && complete.since) needed.insert(*complete.since);
+    if (is_kept && complete.since) needed.insert(*complete.since);
   }
   for (const std::string& name : listing->unfinished) remove_name(name);
   return first_error;

@@ -120,8 +120,9 @@ class Folder {
   /// what this run went on from, and must not drive out what it writes. Damaged ones stay, for whoever wants
   /// to look, and do not count. What dead writers and earlier removals have left is removed, too, if its
   /// clock is not larger than that of the newest that counts. An error does not keep it from removing others;
-  /// the first is returned.
-  absl::Status keep(std::uint64_t most, std::uint64_t newest = UINT64_MAX);
+  /// the first is returned. Those for which `stays` is true stay besides, with what they build upon.
+  absl::Status keep(std::uint64_t most, std::uint64_t newest = UINT64_MAX,
+                    const std::function<bool(const Complete&)>& stays = nullptr);
 
  private:
   absl::StatusOr<Newest> find_newest_valid(const std::function<bool(const Complete&)>& counts,

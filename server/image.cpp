@@ -22,9 +22,10 @@ struct WorkerImage {
   std::uint64_t messages = 0;
   std::uint32_t tables_opened = 0;
   std::uint32_t incarnation = 0;
+  consistency::Clock former_clock = 0;
   std::uint64_t left = 0;
 };
-static_assert(sizeof(WorkerImage) == 40);
+static_assert(sizeof(WorkerImage) == 48);
 
 absl::Status wrong(std::string_view what) {
   return absl::InvalidArgumentError(fmt::format("an image of a server: {}", what));
@@ -55,6 +56,7 @@ void load_workers(ImageReader& in, const Shards& shards, std::span<Peer* const> 
     worker->messages_counted = known.messages;
     worker->tables_opened = std::min(known.tables_opened, static_cast<std::uint32_t>(shards.size()));
     worker->incarnation = known.incarnation;
+    worker->former_clock = known.former_clock;
     worker->has_come_back = known.incarnation > 0;
     worker->left = known.left != 0;
   }
@@ -75,6 +77,7 @@ std::string write_head(const Shards& shards, std::span<Peer* const> workers, con
                         .messages = worker->messages_counted,
                         .tables_opened = worker->tables_opened,
                         .incarnation = worker->incarnation,
+                        .former_clock = worker->former_clock,
                         .left = worker->left ? 1U : 0U});
   }
   for (const std::unique_ptr<TableShard>& shard : shards) shard->for_lanes()->write_key_lists(out);

@@ -62,6 +62,8 @@ struct Peer {
   bool waits_for_table = false;     ///< it has asked for the next one
   std::uint32_t moves_ended = 0;    ///< MovesEnded::gone, as it has said last
   consistency::Clock saved = 0;     ///< the newest checkpoint of which it has said how its part is
+  /// Clocks below it were finished by processes that were this worker before.
+  consistency::Clock former_clock = 0;
   std::unique_ptr<transport::RingReceiver> inbox;
   std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first
   std::unique_ptr<PushChannel> pushes;
@@ -98,6 +100,7 @@ struct Peer {
   /// stays, and what the server has heard of clocks.
   void begin_anew(std::uint32_t its_incarnation) {
     incarnation = its_incarnation;
+    former_clock = clock;
     ended = -1;
     waits_for_table = false;
     come_back();

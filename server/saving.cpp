@@ -84,10 +84,10 @@ absl::Status Saving::begin(const protocol::SaveRows& save) {
         fmt::format("expected an increment of the checkpoint of clock {}, found one of clock {}",
                     last_written_, save.since));
   }
-  is_under_way_ = true;
+  const bool is_expected = std::exchange(is_under_way_, true);
   save_ = save;
   last_written_ = 0;
-  cut_->begin(save.clock);
+  if (!is_expected) cut_->begin(save.clock);
   return absl::OkStatus();
 }
 

@@ -100,7 +100,7 @@ class Saving {
   [[nodiscard]] bool is_under_way() const { return is_under_way_; }
   /// The cut is now expected. Nothing is done on the disk before it is taken, since that may take any time.
   /// FAILED_PRECONDITION: an increment of a checkpoint that is not the last one that was written here.
-  /// REQUIRES: not is_under_way()
+  /// REQUIRES: not is_under_way(); or it is the cut that is expected already, and is not taken
   absl::Status begin(const protocol::SaveRows& save);
   /// REQUIRES: is_under_way(). Lanes share it.
   [[nodiscard]] const std::shared_ptr<Cut>& cut() const { return cut_; }

@@ -9,55 +9,71 @@
 #include <string>
 
 #include "base/printable.hpp"
+#include "base/return_if_error.hpp"
 #include "server/moving_shard.hpp"
 
 namespace verbena::server {
 
 absl::Status SavingDesk::on_save_rows(Peer& peer, const protocol::SaveRows& save) {
-  if (peer.worker == 0 && peer.has_come_back && save.clock > peer.clock && saving_.is_under_way()) {
-    job_.reply(peer, protocol::PartSaved{.clock = save.clock,
-                                         .rank = job_.server,
-                                         .code = static_cast<std::uint32_t>(absl::StatusCode::kUnavailable),
-                                         .reason = "still writes a checkpoint that was given up"});
-    return absl::OkStatus();
-  }
-  if (peer.worker != 0 || save.clock <= peer.clock || saving_.is_under_way()) {
+  // Of a clock that this server has heard the end of asks only who takes the place of worker 0, if other
+  // servers have not. And the server may still have to do with what was asked for by that one, or over a
+  // connection that has broken.
+  const bool is_cut = save.clock <= peer.clock;
+  const bool may_ask =
+      is_cut ? save.clock <= peer.former_clock : peer.has_come_back || !saving_.is_under_way();
+  if (peer.worker != 0 || !may_ask) {
     return absl::InvalidArgumentError(
         fmt::format("asks for a checkpoint of clock {} at clock {}", save.clock, peer.clock));
   }
-  const absl::Status status = saving_.begin(save);
   clock_ = save.clock;
-  if (status.ok()) {
-    has_moving_rows_to_copy_ = true;
-    const auto task = std::make_shared<const StateTask>(StateTask{.cut = saving_.cut()});
-    for (std::uint32_t lane = 0; lane < job_.lanes; ++lane)
-      job_.host.enqueue(lane, {.kind = LaneTask::Kind::kState, .state = task});
-  }
+  const absl::Status status =
+      is_cut ? absl::UnavailableError("has made this cut for the process before") : begin(save);
   job_.reply(peer, protocol::PartSaved{.clock = save.clock,
                                        .rank = job_.server,
                                        .code = static_cast<std::uint32_t>(status.code()),
                                        .reason = std::string(status.message())});
+  // Also of those of whom the process before it was told.
   for (Peer* const worker : job_.workers) {
-    if (worker != nullptr && worker->left) tell_that_it_saves_nothing(*worker);
+    if (worker != nullptr) tell_if_it_saves_nothing(*worker);
   }
   return absl::OkStatus();
 }
 
+absl::Status SavingDesk::begin(const protocol::SaveRows& save) {
+  // Whoever has asked for this cut is gone; it is still to come, as worker 0 has not finished the clock.
+  const bool is_expected = saving_.is_under_way() && saving_.cut()->clock() == save.clock;
+  if (saving_.is_under_way() && !is_expected)
+    return absl::UnavailableError("still writes a checkpoint that was given up");
+  RETURN_IF_ERROR(saving_.begin(save));
+  if (is_expected) return absl::OkStatus();
+  has_moving_rows_to_copy_ = true;
+  const auto task = std::make_shared<const StateTask>(StateTask{.cut = saving_.cut()});
+  for (std::uint32_t lane = 0; lane < job_.lanes; ++lane)
+    job_.host.enqueue(lane, {.kind = LaneTask::Kind::kState, .state = task});
+  return absl::OkStatus();
+}
+
 void SavingDesk::on_left(Peer& worker) {
-  tell_that_it_saves_nothing(worker);
+  if (worker.saved < clock_) tell_if_it_saves_nothing(worker);
   copy_moving_rows();
 }
 
-/// The worker has left: there will be no part of it.
-void SavingDesk::tell_that_it_saves_nothing(Peer& worker) {
-  if (job_.server != 0 || worker.saved >= clock_) return;
+void SavingDesk::on_replaced(Peer& worker) {
+  if (worker.saved < clock_) tell_if_it_saves_nothing(worker);
+}
+
+/// The worker has left, or another process is it that has not been at the cut: there will be no part of it.
+void SavingDesk::tell_if_it_saves_nothing(Peer& worker) {
+  const bool was_replaced = worker.worker != 0 && clock_ <= worker.former_clock;
+  if (job_.server != 0 || !(worker.left || was_replaced)) return;
   worker.saved = clock_;
+  const auto code = worker.left ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kUnavailable;
   tell_worker_0({.clock = clock_,
                  .stage = protocol::PartSaved::Stage::kWritten,
                  .is_worker = true,
                  .rank = worker.worker,
-                 .code = static_cast<std::uint32_t>(absl::StatusCode::kFailedPrecondition),
-                 .reason = "has left the job"});
+                 .code = static_cast<std::uint32_t>(code),
+                 .reason = worker.left ? "has left the job" : "was replaced by another process"});
 }
 
 /// If all workers have finished the clocks before the cut. Called before the lanes hear that the last one

@@ -27,11 +27,15 @@ class SavingDesk {
   /// A worker has finished a clock, or has left. Called before the lanes hear of it.
   void on_clock() { copy_moving_rows(); }
   void on_left(Peer& worker);
+  /// Another process is the worker from now on, which has no part in checkpoints of clocks that the one
+  /// before it had finished.
+  void on_replaced(Peer& worker);
   /// False: there was nothing to do.
   bool step();
 
  private:
-  void tell_that_it_saves_nothing(Peer& worker);
+  absl::Status begin(const protocol::SaveRows& save);
+  void tell_if_it_saves_nothing(Peer& worker);
   void copy_moving_rows();
   void tell_worker_0(const protocol::PartSaved& saved);
 

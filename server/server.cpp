@@ -364,6 +364,7 @@ void Server::replaced(Peer& worker) {
     shard->on_goodbye({worker.worker, worker.node}, *this);
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
     enqueue(lane, {.kind = LaneTask::Kind::kReplace, .worker = worker.worker});
+  saving_.on_replaced(worker);
 }
 
 /// It has lost what it knew of tables, and has heard nothing of this copy's lanes, or forgotten it.

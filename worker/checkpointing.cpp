@@ -64,13 +64,23 @@ absl::Status make_folder(const std::string& path, std::uint64_t clock, bool is_f
   return folder.begin(clock).status();
 }
 
-/// `status`: whether all parts are there.
+/// Which one of all checkpoints.
+struct Identity {
+  std::uint64_t clock = 0;
+  std::uint64_t run = 0;
+};
+
+/// `status`: whether all parts are there. `also_kept`: stays, whatever its age.
 absl::Status commit(const CheckpointOptions& options, const checkpoint::Manifest& manifest,
-                    const std::vector<std::string>& parts, absl::Status status) {
+                    const std::vector<std::string>& parts, absl::Status status,
+                    const std::optional<Identity>& also_kept) {
   checkpoint::Folder folder(checkpoint::host_file_system(), options.folder);
   if (status.ok()) status = folder.commit(manifest, parts);
   if (status.ok()) {
-    if (const absl::Status kept = folder.keep(options.keep, manifest.clock); !kept.ok())
+    const auto stays = [&](const checkpoint::Folder::Complete& one) {
+      return also_kept && one.clock == also_kept->clock && one.run == also_kept->run;
+    };
+    if (const absl::Status kept = folder.keep(options.keep, manifest.clock, stays); !kept.ok())
       spdlog::warn("an old checkpoint could not be removed: {}", std::string(kept.message()));
     return absl::OkStatus();
   }
@@ -132,6 +142,7 @@ absl::Status Checkpointing::save(const CheckpointOptions& options, std::vector<s
   RETURN_IF_ERROR(check(options));
   RETURN_IF_ERROR(session_.wait_until([&] { return !is_under_way(); }, session_.options().clock_timeout_ms,
                                       [] { return std::string("the last checkpoint to be written"); }));
+  if (session_.is_catching_up()) return pass();
   const consistency::Clock clock = session_.current_clock() + 1;
   options_ = options;
   clock_ = clock;
@@ -143,6 +154,14 @@ absl::Status Checkpointing::save(const CheckpointOptions& options, std::vector<s
   is_cut_ = true;
   write_own_part(std::move(state));
   return status;
+}
+
+/// The process before this one was at the cut, and whoever waits for its part has heard what became of that.
+absl::Status Checkpointing::pass() {
+  last_ = absl::UnavailableError(
+      fmt::format("of the checkpoint of clock {} only the process before this one knows what became of it",
+                  session_.current_clock() + 1));
+  return session_.barrier_for_cut();
 }
 
 /// Worker 0 makes the folder, and waits until all servers expect the cut. Errors are the session's.
@@ -253,9 +272,13 @@ absl::Status Checkpointing::on_part_saved(std::uint32_t server, const protocol::
   const bool is_possible = saved.is_worker
                                ? server == 0 && !is_ready && saved.rank > 0 && saved.rank < options.workers
                                : saved.rank == server;
-  if (!is_first() || !is_possible || saved.clock > session_.current_clock() + 1)
+  // What the process before this one has begun may end while this one is not there yet.
+  const consistency::Clock newest =
+      std::max(session_.current_clock() + 1, session_.links().newest_former_clock());
+  if (!is_first() || !is_possible || saved.clock > newest)
     return absl::InvalidArgumentError(fmt::format("tells of part {} of a checkpoint", saved.rank));
-  // Workers do not hear that a checkpoint could not begin, and have tried to write their parts of it.
+  // Workers do not hear that a checkpoint could not begin, and have tried to write their parts of it; nor
+  // that another process is worker 0.
   if (saved.clock != clock_ || !whole_.has_begun) return absl::OkStatus();
   note(is_ready          ? whole_.servers_ready
        : saved.is_worker ? whole_.workers_written
@@ -284,10 +307,12 @@ void Checkpointing::commit_if_complete() {
   };
   if (!is_cut_ || commit_.is_under_way()) return;
   if (whole_.has_begun && (!all(whole_.servers_written) || !all(whole_.workers_written))) return;
+  std::optional<Identity> also_kept;
+  if (options_.keep_resumed && resumed_) also_kept = {resumed_->manifest().clock, resumed_->manifest().run};
   commit_.begin(
-      [options = options_, manifest = manifest(), status = whole_.status,
+      [options = options_, manifest = manifest(), status = whole_.status, also_kept,
        parts = part_names(whole_.servers_written.size(), session_.options().workers)] {
-        return commit(options, manifest, parts, status);
+        return commit(options, manifest, parts, status, also_kept);
       },
       [this] { session_.wake(); });
 }

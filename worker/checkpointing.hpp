@@ -8,6 +8,10 @@
 //
 // A checkpoint that cannot be written is not the job's end: its parts are thrown away, and training goes on.
 //
+// A session that takes the place of another process has no part in checkpoints of clocks that this one had
+// finished: either that one has written its part, or the checkpoint fails, as server 0 tells worker 0. If it
+// was worker 0 that died, nobody writes the manifest. docs/decisions/0067-replaced-and-saved.md
+//
 // Thread safety: none; belongs to its session.
 #pragma once
 
@@ -79,6 +83,7 @@ class Checkpointing {
   [[nodiscard]] bool is_first() const;
   [[nodiscard]] bool is_under_way() const { return clock_ != 0; }
   absl::Status check(const CheckpointOptions& options) const;
+  absl::Status pass();
   absl::Status begin(const CheckpointOptions& options, consistency::Clock clock);
   void note_dead_servers();
   void note_missing(std::vector<bool>& parts, bool is_worker, std::uint32_t rank, const char* why);

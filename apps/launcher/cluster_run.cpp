@@ -123,7 +123,7 @@ class ClusterProcess {
   void say_that_it_has_come(job::PeerNews& news) const;
   [[nodiscard]] absl::Status let_others_replace_workers();
   [[nodiscard]] bool replaces_workers() const {
-    return cluster_.rendezvous.news() != nullptr && apps::replaces_workers(application_, run_.job);
+    return cluster_.rendezvous.news() != nullptr && application_.can_replace_workers();
   }
   [[nodiscard]] absl::Status take_own_host();
   [[nodiscard]] absl::StatusOr<std::uint32_t> server_number();

@@ -57,7 +57,7 @@ Launcher::Command worker_command(const Application& application, const Applicati
   arguments.insert(arguments.end(), given.begin(), given.end());
   Launcher::Command command{.name = run.baseline ? "the plain loop" : fmt::format("worker {}", rank),
                             .arguments = std::move(arguments)};
-  if (!run.baseline && replaces_workers(application, run.job)) command.replaceable_workers = run.job.threads;
+  if (!run.baseline && application.can_replace_workers()) command.replaceable_workers = run.job.threads;
   return command;
 }
 

@@ -493,12 +493,6 @@ absl::Status check_application(Application& application, const JobOptions& optio
   return application.check(baseline ? 1 : options.total_workers());
 }
 
-/// Those are decided about by the launcher of a run on one host, which knows who has ended, or by rank 0.
-/// A checkpoint that is being made would lack the worker's part, or come twice.
-bool replaces_workers(const Application& application, const JobOptions& options) {
-  return application.can_replace_workers() && options.checkpoints.folder.empty();
-}
-
 absl::Status check_no_replicas(const JobOptions& options) {
   if (options.elastic) {
     return absl::InvalidArgumentError(

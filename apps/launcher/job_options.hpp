@@ -126,8 +126,6 @@ inline constexpr const char* kProcessOptions = "Processes";  ///< their group in
 
 /// INVALID_ARGUMENT in one line: too many workers in all, or options that exclude each other.
 absl::Status check(const JobOptions& options);
-/// Whether another process can take the place of a worker's that dies. REQUIRES: decide_consistency()
-[[nodiscard]] bool replaces_workers(const Application& application, const JobOptions& options);
 /// INVALID_ARGUMENT if servers are to have copies, or to move. For jobs that are started in ways that do not
 /// know them.
 absl::Status check_no_replicas(const JobOptions& options);

@@ -175,7 +175,8 @@ class SharedNotes {
   std::optional<absl::StatusOr<std::map<std::string, std::string>>> made_;
 };
 
-CheckpointPlan plan_of(const CheckpointSettings& settings, const Application& application) {
+CheckpointPlan plan_of(const Role& role, const Application& application) {
+  const CheckpointSettings& settings = role.job.checkpoints;
   constexpr std::int64_t kUsualCheckpoints = 10;
   constexpr std::int64_t kUsuallyKept = 2;
   const std::int64_t tenth = std::max<std::int64_t>(application.iterations() / kUsualCheckpoints, 1);
@@ -183,7 +184,8 @@ CheckpointPlan plan_of(const CheckpointSettings& settings, const Application& ap
           .every = settings.every.value_or(tenth),
           .after_last = settings.every.has_value(),
           .keep = static_cast<std::uint64_t>(settings.keep.value_or(kUsuallyKept)),
-          .increments = static_cast<std::uint32_t>(settings.increments.value_or(0))};
+          .increments = static_cast<std::uint32_t>(settings.increments.value_or(0)),
+          .keep_resumed = role.replaces_workers};
 }
 
 absl::Status train(Application& application, const Role& role, std::uint32_t worker, Outlet& outlet,
@@ -225,7 +227,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   absl::StatusOr<std::unique_ptr<Session>> session = Session::connect(options);
   if (!session.ok()) return session.status();
   WorkerReporter reporter(worker, outlet);
-  CheckpointPlan plan = plan_of(job.checkpoints, application);
+  CheckpointPlan plan = plan_of(role, application);
   if (!plan.folder.empty()) {
     absl::StatusOr<std::map<std::string, std::string>> noted = notes.get();
     if (!noted.ok()) {

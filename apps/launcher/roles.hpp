@@ -37,7 +37,7 @@ struct Role {
   /// process has then all the time that this takes. nullptr: it ends at once.
   std::atomic<std::uint64_t>* stop_word = nullptr;
   bool joins = false;  ///< it comes while the job runs: a server's copy, or in a dead worker's place
-  bool replaces_workers = false;  ///< ServerOptions::replaces_workers
+  bool replaces_workers = false;  ///< other processes take the places of workers that die
   std::uint32_t incarnation = 0;  ///< SessionOptions::incarnation of all workers of a process
   /// See cluster::ConfigurationSource; nullptr: servers have no copies.
   std::shared_ptr<const std::atomic<std::uint64_t>> decided = nullptr;

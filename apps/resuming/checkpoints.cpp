@@ -63,7 +63,9 @@ absl::Status Checkpoints::after_iteration(std::int64_t iteration, bool is_last,
 bool Checkpoints::stops_after(std::int64_t iteration, bool is_last) {
   if (!stop_) return false;
   if (stop_->after) return stop_->after == iteration;
-  if (stop_->wanted.load(std::memory_order_relaxed)) {
+  // Nobody may ask for less than it has begun: so one that takes another's place asks when it is where that
+  // was.
+  if (stop_->wanted.load(std::memory_order_relaxed) && !session_->is_catching_up()) {
     stop_->after = stop_->agreement.ask(iteration, is_last);
   } else if (is_last) {
     stop_->agreement.finish();
@@ -73,9 +75,14 @@ bool Checkpoints::stops_after(std::int64_t iteration, bool is_last) {
 
 absl::Status Checkpoints::save(std::int64_t iteration, absl::FunctionRef<nlohmann::json()> state) {
   finish_last();  // checkpoint() would wait for it
-  CheckpointOptions options{
-      .folder = plan_.folder, .keep = plan_.keep, .increments = plan_.increments, .notes = plan_.notes};
+  CheckpointOptions options{.folder = plan_.folder,
+                            .keep = plan_.keep,
+                            .keep_resumed = plan_.keep_resumed,
+                            .increments = plan_.increments,
+                            .notes = plan_.notes};
   options.notes[kIterationNote] = std::to_string(iteration);
+  // The process whose place it has taken was there, and this one has nothing to say of it.
+  if (session_->is_catching_up()) return session_->checkpoint(options, {});
   RETURN_IF_ERROR(session_->checkpoint(options, encoded(iteration, state())));
   saved_iteration_ = iteration;
   saved_clock_ = session_->current_clock();

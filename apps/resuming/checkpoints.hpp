@@ -31,6 +31,7 @@ struct CheckpointPlan {
   bool after_last = false;       ///< also after the last iteration, if it is its turn
   std::uint64_t keep = 2;        ///< as CheckpointOptions::keep
   std::uint32_t increments = 0;  ///< as CheckpointOptions::increments
+  bool keep_resumed = false;     ///< as CheckpointOptions::keep_resumed
   std::map<std::string, std::string> notes = {};
 };
 
@@ -75,7 +76,8 @@ class Checkpoints {
   absl::Status after_iteration(std::int64_t iteration, bool is_last,
                                absl::FunctionRef<nlohmann::json()> state);
   /// Training has ended well. Waits until the last checkpoint is written, as far as it is this worker's, and
-  /// adds to the summary what became of all of them.
+  /// adds to the summary what became of all of them; of those before this process took another's place
+  /// nothing.
   void finish();
 
   /// after_iteration() has returned CANCELLED: all workers leave, and none of them has failed.

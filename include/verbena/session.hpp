@@ -240,6 +240,9 @@ struct CheckpointOptions {
   /// How many whole checkpoints stay there, this one and the newest before it; at least 1. Those that they
   /// need stay, too, and those of later clocks, which are another run's.
   std::uint64_t keep = 2;
+  /// The one that this session goes on from stays besides: for processes that take the places of workers
+  /// (SessionOptions::incarnation), which begin with it, too.
+  bool keep_resumed = false;
   /// So many checkpoints, one after the other, hold only the rows that have changed since the one before,
   /// with which they are read; then comes one with all rows again. It saves bytes where few rows change from
   /// one to the next. Servers then keep 8 bytes for every 64 bytes of a table's rows; of a sparse table, or
@@ -350,15 +353,17 @@ class Session {
   ///
   /// Collective, as barrier(): all workers call it at the same clock. The checkpoint's clock is
   /// current_clock() when it has returned. A process that dies while a checkpoint is written leaves the ones
-  /// before whole.
+  /// before whole. If a worker's place is taken by another process (SessionOptions::incarnation) before its
+  /// part is written, that checkpoint is not, and the next one is; the new process calls this as often as the
+  /// others, and has no part in what it calls while is_catching_up().
   ///
   /// Errors are the session's, as of barrier(). A checkpoint that cannot be written is no such error:
   /// training goes on, worker 0 logs why, and finish_checkpoint() returns it. INVALID_ARGUMENT: the options,
   /// a table's name that cannot be shown as it is, or rows are held (Table::hold()); nothing has happened.
   absl::Status checkpoint(const CheckpointOptions& options, std::vector<std::byte> state);
   /// Waits until the last checkpoint is written, as far as it is this worker's to write; worker 0 waits for
-  /// all of it. Returns why the last one was not written, OK if it was or there was none. ~Session() waits,
-  /// too.
+  /// all of it. Returns why the last one was not written, OK if it was or there was none. UNAVAILABLE: this
+  /// session was catching up, and does not know. ~Session() waits, too.
   absl::Status finish_checkpoint();
   /// What this worker gave to checkpoint() as `state` when the checkpoint was written that
   /// SessionOptions::resume names. nullopt: the session does not go on from one. NOT_FOUND: it has none of a

@@ -102,6 +102,7 @@ void checkpoint(const std::shared_ptr<OpenSession>& session, const std::string& 
   CheckpointOptions options{.folder = folder};
   NamedArguments arguments("checkpoint", given);
   arguments.take("keep", options.keep);
+  arguments.take("keep_resumed", options.keep_resumed);
   arguments.take("increments", options.increments);
   arguments.take("notes", options.notes);
   arguments.end();

@@ -159,6 +159,7 @@ class Session:
         state: bytes = b"",
         *,
         keep: int = 2,
+        keep_resumed: bool = False,
         increments: int = 0,
         notes: dict[str, str] = {},
     ) -> None: ...

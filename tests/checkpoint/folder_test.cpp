@@ -361,6 +361,13 @@ TEST_F(FolderTest, KeepsTheNewest) {
   EXPECT_THAT(unfinished(), IsEmpty());
 }
 
+TEST_F(FolderTest, KeepsWhatIsToStayBesides) {
+  for (unsigned seed = 1; seed < 6; ++seed) write(seed * 10, seed);
+  const auto is_the_first = [](const Folder::Complete& one) { return one.clock == 10; };
+  EXPECT_EQ(folder_.keep(2, UINT64_MAX, is_the_first), absl::OkStatus());
+  EXPECT_THAT(complete(), ElementsAre("ckpt-50", "ckpt-40", "ckpt-10"));
+}
+
 /// Of another run, or newer than what this run has gone on from.
 TEST_F(FolderTest, LaterOnesStayAndDoNotCount) {
   write(90, 1);

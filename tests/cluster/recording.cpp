@@ -82,6 +82,7 @@ std::vector<simulation::Model> recorded_models() {
   std::erase(models, simulation::Model::kCheckpoints);
   std::erase(models, simulation::Model::kReplacement);
   std::erase(models, simulation::Model::kRemoteReplacement);
+  std::erase(models, simulation::Model::kSavedReplacement);
   std::erase(models, simulation::Model::kMending);
   std::erase(models, simulation::Model::kHomes);  // without deaths it is kDeath
   return models;

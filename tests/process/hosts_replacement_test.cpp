@@ -1,5 +1,5 @@
 // Workers of jobs on several hosts that die, are stopped or cut off, and whose places other processes take
-// that somebody starts: the run goes on, and ends well.
+// that somebody starts: the run goes on, and ends well. VERBENA_TEST_KILLS: how often, in some of the tests.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -154,6 +155,36 @@ TEST_P(HostsReplacementTest, WhicheverWorkerDiesAnotherProcessGoesOn) {
   }
 }
 
+/// Some die while they save, and some in a job that goes on from a checkpoint, which must stay for those who
+/// come.
+TEST_P(HostsReplacementTest, WorkersThatSaveAreReplaced) {
+  fmt::print("VERBENA_TEST_SEED={}\n", chance_.seed());
+  const std::filesystem::path saved = folder_.path("saved");
+  const std::vector<std::string> options = {
+      "--servers",          "2", "--consistency",     "bsp", "--checkpoint", saved,
+      "--checkpoint-every", "1", "--checkpoint-keep", "1",   "--resume"};
+  for (const std::string from : {"its beginning", "a checkpoint"}) {
+    SCOPED_TRACE(from);
+    ASSERT_NO_FATAL_FAILURE(begin(2, options));
+    if (network_ == nullptr) return;
+    for (int iteration = 0; iteration < 3; ++iteration) ASSERT_TRUE(trains());
+    for (const std::size_t worker : {0U, 1U}) {
+      pause();
+      const std::size_t rank = rank_of(worker);
+      processes_[rank]->signal(SIGKILL);
+      processes_[rank] = start(rank);
+      ASSERT_TRUE(processes_[0]->wait_for_output(has_come(worker, *processes_[rank])));
+      ASSERT_TRUE(trains());
+    }
+    if (from == "its beginning") {
+      processes_[0]->signal(SIGKILL);
+      for (const std::unique_ptr<Program>& process : processes_) process->wait();
+    }
+  }
+  EXPECT_THAT(end_well(), HasSubstr("verbena: goes on from " + saved.string() + "/ckpt-"));
+  EXPECT_EQ(run(VERBENA_PROGRAM, {"checkpoint", "verify", saved}, folder_.path()).status, 0);
+}
+
 /// With copies of servers, of which one dies meanwhile.
 TEST_P(HostsReplacementTest, AWorkerAndAServerMayDie) {
   ASSERT_NO_FATAL_FAILURE(begin(4, {"--servers", "2", "--replicas", "1", "--consistency", "ssp:1"}));
@@ -200,6 +231,16 @@ class OneHostsReplacementTest : public HostsReplacementTest {
     EXPECT_EQ(ended.status, 0) << ended.err;
     return model("undisturbed");
   }
+  /// VERBENA_TEST_KILLS says how often, each time with a job of its own.
+  void repeat(const std::function<void()>& let_one_die) {
+    fmt::print("VERBENA_TEST_SEED={}\n", chance_.seed());
+    const std::uint64_t runs = number_from("VERBENA_TEST_KILLS", 1);
+    for (std::uint64_t run = 0; run < runs; ++run) {
+      SCOPED_TRACE(fmt::format("run {}", run));
+      let_one_die();
+      if (HasFailure() || IsSkipped()) return;
+    }
+  }
   void begin_on_one_server(const std::vector<std::string>& more = {}) {
     std::vector<std::string> all = {"--servers", "1", "--consistency", "bsp"};
     all.insert(all.end(), more.begin(), more.end());
@@ -208,40 +249,43 @@ class OneHostsReplacementTest : public HostsReplacementTest {
 };
 
 TEST_P(OneHostsReplacementTest, UnderBspTheModelIsTheSame) {
-  fmt::print("VERBENA_TEST_SEED={}\n", chance_.seed());
-  ASSERT_NO_FATAL_FAILURE(begin_on_one_server());
-  if (network_ == nullptr) return;
-  for (int death = 0; death < 2; ++death) {
-    pause();
-    const std::size_t rank = rank_of(chance_.below(kWorkers));
-    processes_[rank]->signal(SIGKILL);
-    processes_[rank] = start(rank);
-    ASSERT_TRUE(processes_[0]->wait_for_output(has_come(rank - servers_, *processes_[rank])));
-    ASSERT_TRUE(trains());
-  }
-  end_well();
-  EXPECT_EQ(model(), undisturbed());
+  repeat([&] {
+    ASSERT_NO_FATAL_FAILURE(begin_on_one_server());
+    if (network_ == nullptr) return;
+    for (int death = 0; death < 2; ++death) {
+      pause();
+      const std::size_t rank = rank_of(chance_.below(kWorkers));
+      processes_[rank]->signal(SIGKILL);
+      processes_[rank] = start(rank);
+      ASSERT_TRUE(processes_[0]->wait_for_output(has_come(rank - servers_, *processes_[rank])));
+      ASSERT_TRUE(trains());
+    }
+    end_well();
+    EXPECT_EQ(model(), undisturbed());
+  });
 }
 
 /// It goes on, one day, with all that it had.
 TEST_P(OneHostsReplacementTest, OneThatIsStoppedDoesNoHarmToTheOneInItsPlace) {
-  ASSERT_NO_FATAL_FAILURE(begin_on_one_server({"--silence-timeout", "2000"}));
-  if (network_ == nullptr) return;
-  const std::size_t rank = rank_of(1);
-  const std::unique_ptr<Program> stopped = std::move(processes_[rank]);
-  stopped->signal(SIGSTOP);
-  processes_[rank] = start_on(1, rank);
-  ASSERT_TRUE(processes_[0]->wait_for_output(has_come(1, *processes_[rank])));
-  EXPECT_TRUE(processes_[0]->has_said(name_of(1, *stopped)));
-  EXPECT_TRUE(processes_[0]->has_said("shows no sign of life"));
-  stopped->signal(SIGCONT);
-  const Ended ended = stopped->wait();
-  EXPECT_NE(ended.status, 0);
-  EXPECT_THAT(ended.err,
-              AllOf(HasSubstr("verbena: this process ends, and its job goes on without it: worker 1"),
-                    Not(HasSubstr("error"))));
-  end_well();
-  EXPECT_EQ(model(), undisturbed());
+  repeat([&] {
+    ASSERT_NO_FATAL_FAILURE(begin_on_one_server({"--silence-timeout", "2000"}));
+    if (network_ == nullptr) return;
+    const std::size_t rank = rank_of(1);
+    const std::unique_ptr<Program> stopped = std::move(processes_[rank]);
+    stopped->signal(SIGSTOP);
+    processes_[rank] = start_on(1, rank);
+    ASSERT_TRUE(processes_[0]->wait_for_output(has_come(1, *processes_[rank])));
+    EXPECT_TRUE(processes_[0]->has_said(name_of(1, *stopped)));
+    EXPECT_TRUE(processes_[0]->has_said("shows no sign of life"));
+    stopped->signal(SIGCONT);
+    const Ended ended = stopped->wait();
+    EXPECT_NE(ended.status, 0);
+    EXPECT_THAT(ended.err,
+                AllOf(HasSubstr("verbena: this process ends, and its job goes on without it: worker 1"),
+                      Not(HasSubstr("error"))));
+    end_well();
+    EXPECT_EQ(model(), undisturbed());
+  });
 }
 
 /// Nobody has its place yet when it goes on.
@@ -315,13 +359,22 @@ TEST_P(OneHostsReplacementTest, WhoCannotTakeThePlaceHearsWhyAndEndsNothing) {
 INSTANTIATE_TEST_SUITE_P(Ctr, OneHostsReplacementTest, ::testing::Values(stateless_trainings().back()),
                          [](const auto& training) { return training.param.application; });
 
-/// All end when a worker of them dies, and all are started again, as by systemd or Kubernetes.
+/// All end when a worker of them dies that nobody waits for, and all are started again, as by systemd or
+/// Kubernetes.
 class HostsResumeTest : public HostsReplacementTest {};
 
 TEST_P(HostsResumeTest, WithTheSameWordsAllGoOnFromTheNewestCheckpoint) {
-  const std::vector<std::string> options = {
-      "--servers",     "2",  "--checkpoint", folder_.path("saved"), "--resume", "--checkpoint-every", "1",
-      "--consistency", "bsp"};
+  const std::vector<std::string> options = {"--servers",
+                                            "2",
+                                            "--checkpoint",
+                                            folder_.path("saved"),
+                                            "--resume",
+                                            "--checkpoint-every",
+                                            "1",
+                                            "--consistency",
+                                            "bsp",
+                                            "--worker-patience",
+                                            "0"};
   ASSERT_NO_FATAL_FAILURE(begin(2, options));
   if (network_ == nullptr) return;
   const std::filesystem::path saved = folder_.path("saved");

@@ -1,20 +1,25 @@
 // Jobs on several hosts without RDMA devices and without mpirun, whose network delays packets and loses some.
+// VERBENA_TEST_KILLS: how often some of the tests let something die.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/free_port.hpp"
+#include "tests/process/chance.hpp"
 #include "tests/process/hosts_job.hpp"
 #include "tests/process/hosts_network.hpp"
 #include "tests/process/small_training.hpp"
@@ -117,6 +122,22 @@ class HostsFailoverTest : public HostsTest {
     return fmt::format("{} (rank {}, pid {} on ", what, rank, processes_[rank]->pid());
   }
 
+  /// VERBENA_TEST_KILLS says how often, each time with a job of its own.
+  void repeat(const std::function<void()>& let_something_die) {
+    fmt::print("VERBENA_TEST_SEED={}\n", chance_.seed());
+    const std::uint64_t runs = number_from("VERBENA_TEST_KILLS", 1);
+    for (std::uint64_t run = 0; run < runs; ++run) {
+      SCOPED_TRACE(fmt::format("run {}", run));
+      processes_.clear();
+      network_.reset();
+      std::filesystem::remove_all(saved());
+      let_something_die();
+      if (HasFailure() || IsSkipped()) return;
+    }
+  }
+  /// Some moment of the training comes.
+  void pause() { std::this_thread::sleep_for(std::chrono::duration<double>(chance_.up_to(0.2))); }
+
   /// Rank 0 dies, and some others with it; all are started again, and have what the others have.
   void let_die_with_leader(const std::set<std::size_t>& others, const std::vector<std::string>& more = {}) {
     waits_for_leader_ = true;
@@ -142,37 +163,45 @@ class HostsFailoverTest : public HostsTest {
 };
 
 TEST_P(HostsFailoverTest, AServerThatDiesIsReplacedByItsCopy) {
-  ASSERT_NO_FATAL_FAILURE(begin());
-  if (network_ == nullptr) return;
-  processes_[1]->signal(SIGKILL);
-  const std::string said = end_without({1});
-  EXPECT_THAT(said, AllOf(HasSubstr(name_of(1, "server 1")),
-                          HasSubstr("the run goes on with the last copy of server 1 (configuration 2)")));
+  repeat([&] {
+    ASSERT_NO_FATAL_FAILURE(begin());
+    if (network_ == nullptr) return;
+    pause();
+    processes_[1]->signal(SIGKILL);
+    const std::string said = end_without({1});
+    EXPECT_THAT(said, AllOf(HasSubstr(name_of(1, "server 1")),
+                            HasSubstr("the run goes on with the last copy of server 1 (configuration 2)")));
+  });
 }
 
 TEST_P(HostsFailoverTest, AHostThatDiesIsNotMissed) {
-  ASSERT_NO_FATAL_FAILURE(begin());
-  if (network_ == nullptr) return;
-  for (const std::size_t rank : {1U, 2U}) processes_[rank]->signal(SIGKILL);
-  const std::string said = end_without({1, 2});
-  EXPECT_THAT(said, AllOf(HasSubstr(name_of(1, "server 1")), HasSubstr(name_of(2, "copy 1 of server 0")),
-                          HasSubstr("(configuration 3)")));
+  repeat([&] {
+    ASSERT_NO_FATAL_FAILURE(begin());
+    if (network_ == nullptr) return;
+    pause();
+    for (const std::size_t rank : {1U, 2U}) processes_[rank]->signal(SIGKILL);
+    const std::string said = end_without({1, 2});
+    EXPECT_THAT(said, AllOf(HasSubstr(name_of(1, "server 1")), HasSubstr(name_of(2, "copy 1 of server 0")),
+                            HasSubstr("(configuration 3)")));
+  });
 }
 
 /// It goes on, one day, with all that it had.
 TEST_P(HostsFailoverTest, AServerThatIsStoppedIsReplacedAndEndsByItself) {
-  ASSERT_NO_FATAL_FAILURE(begin({"--silence-timeout", "2000"}));
-  if (network_ == nullptr) return;
-  processes_[1]->signal(SIGSTOP);
-  ASSERT_TRUE(processes_[0]->wait_for_output("shows no sign of life"));
-  processes_[1]->signal(SIGCONT);
-  const Ended ended = processes_[1]->wait();
-  EXPECT_NE(ended.status, 0);
-  EXPECT_THAT(ended.err,
-              AllOf(HasSubstr("verbena: this process ends, and its job goes on without it: server 1"),
-                    Not(HasSubstr("error"))));
-  EXPECT_THAT(end_without({1}),
-              HasSubstr("the run goes on with the last copy of server 1 (configuration 2)"));
+  repeat([&] {
+    ASSERT_NO_FATAL_FAILURE(begin({"--silence-timeout", "2000"}));
+    if (network_ == nullptr) return;
+    processes_[1]->signal(SIGSTOP);
+    ASSERT_TRUE(processes_[0]->wait_for_output("shows no sign of life"));
+    processes_[1]->signal(SIGCONT);
+    const Ended ended = processes_[1]->wait();
+    EXPECT_NE(ended.status, 0);
+    EXPECT_THAT(ended.err,
+                AllOf(HasSubstr("verbena: this process ends, and its job goes on without it: server 1"),
+                      Not(HasSubstr("error"))));
+    EXPECT_THAT(end_without({1}),
+                HasSubstr("the run goes on with the last copy of server 1 (configuration 2)"));
+  });
 }
 
 /// A server is started again when it has died, and then the other copy dies.
@@ -226,15 +255,17 @@ TEST_P(OneHostsFailoverTest, AHostThatCannotBeReachedIsNotMissedAndEndsByItself)
 
 /// Over shared memory, where the memory of one that is stopped can be read.
 TEST_P(OneHostsFailoverTest, OnOneHostNobodyEndsTheOneThatIsStoppedEither) {
-  ASSERT_NO_FATAL_FAILURE(
-      begin_at(fmt::format("localhost:{}", verbena::testing::free_port()), {"--silence-timeout", "2000"}));
-  processes_[1]->signal(SIGSTOP);
-  ASSERT_TRUE(processes_[0]->wait_for_output("shows no sign of life"));
-  const std::string said = end_without({1});
-  EXPECT_THAT(said, AllOf(HasSubstr("shm"), HasSubstr("some servers have a copy on their own host")));
-  processes_[1]->signal(SIGCONT);
-  const Ended ended = processes_[1]->wait();
-  EXPECT_THAT(ended.err, HasSubstr("its job goes on without it"));
+  repeat([&] {
+    ASSERT_NO_FATAL_FAILURE(
+        begin_at(fmt::format("localhost:{}", verbena::testing::free_port()), {"--silence-timeout", "2000"}));
+    processes_[1]->signal(SIGSTOP);
+    ASSERT_TRUE(processes_[0]->wait_for_output("shows no sign of life"));
+    const std::string said = end_without({1});
+    EXPECT_THAT(said, AllOf(HasSubstr("shm"), HasSubstr("some servers have a copy on their own host")));
+    processes_[1]->signal(SIGCONT);
+    const Ended ended = processes_[1]->wait();
+    EXPECT_THAT(ended.err, HasSubstr("its job goes on without it"));
+  });
 }
 
 /// Nobody may be told of anything new as long as somebody may read at the one that is stopped.

@@ -8,9 +8,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -77,6 +79,22 @@ class ReplacementTest : public ::testing::TestWithParam<SmallTraining> {
     return files;
   }
 
+  [[nodiscard]] std::string saved() const { return folder_.path("saved"); }
+  /// Until some moment; half of the time one in which a checkpoint is written.
+  void wait_some_time(const Program& program) {
+    const auto is_writing = [&] {
+      std::error_code error;
+      for (const auto& entry : std::filesystem::directory_iterator(saved(), error)) {
+        if (entry.path().extension() == ".tmp") return true;
+      }
+      return false;
+    };
+    const bool waits_for_one = chance_.below(2) == 0;
+    while (waits_for_one && alive(program.pid()) && !is_writing())
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    std::this_thread::sleep_for(std::chrono::duration<double>(chance_.up_to(waits_for_one ? 0.003 : 0.1)));
+  }
+
   Chance chance_;
   verbena::testing::TemporaryFolder folder_;
   verbena::testing::TemporaryFolder looks_;
@@ -104,6 +122,43 @@ TEST_P(ReplacementTest, TrainsToTheEndWhicheverWorkerDies) {
     EXPECT_THAT(
         verbena::testing::contents(folder_.path("metrics")),
         AllOf(HasSubstr("\"kind\":\"replacement\""), HasSubstr(fmt::format("\"replacements\":{}", killed))));
+  }
+}
+
+/// The first run is stopped, and the second one goes on from its checkpoint, which must stay for those who
+/// come in the places of the dead.
+TEST_P(ReplacementTest, WorkersThatSaveAreReplaced) {
+  fmt::print("VERBENA_TEST_SEED={}\n", chance_.seed());
+  const std::uint64_t deaths = number_from("VERBENA_TEST_DEATHS", 2);
+  for (const std::string consistency : {"bsp", "asp"}) {
+    SCOPED_TRACE(consistency);
+    std::filesystem::remove_all(saved());
+    for (const std::string from : {"its beginning", "a checkpoint"}) {
+      SCOPED_TRACE(from);
+      const auto program = start({"--servers", "2", "--consistency", consistency, "--checkpoint", saved(),
+                                  "--checkpoint-every", "1", "--checkpoint-keep", "1",
+                                  "--checkpoint-increments", "2", "--resume"});
+      const std::uint64_t most = from == "its beginning" ? 1 : deaths;
+      std::uint64_t killed = 0;
+      while (killed < most && trains(*program)) {
+        wait_some_time(*program);
+        if (strike(*program) == 0) break;
+        ++killed;
+        if (!wait_until(
+                [&] { return program->times_said("takes its place") >= killed || !alive(program->pid()); }))
+          break;
+      }
+      EXPECT_GT(killed, 0U) << "the run was over too soon";
+      if (from == "its beginning") {
+        ASSERT_TRUE(trains(*program));
+        ::kill(program->pid(), SIGTERM);
+      }
+      const Ended ended = program->wait();
+      ASSERT_EQ(ended.status, from == "a checkpoint" ? 0 : 128 + SIGTERM) << ended.err;
+      EXPECT_THAT(ended.out + ended.err, HasSubstr(from == "a checkpoint" ? "goes on from " : ", saved as "));
+      EXPECT_EQ(run(VERBENA_PROGRAM, {"checkpoint", "verify", saved()}, folder_.path()).status, 0);
+    }
+    for (const std::string& file : model()) EXPECT_NE(file, "");
   }
 }
 
@@ -169,6 +224,29 @@ TEST_P(ExactReplacementTest, TrainsTheSameModel) {
     EXPECT_THAT(ended.out, HasSubstr("takes its place"));
     EXPECT_EQ(model(), model("undisturbed"));
   }
+}
+
+/// In a run that goes on from another one's checkpoint.
+TEST_P(ExactReplacementTest, TrainsTheSameModelFromACheckpoint) {
+  const Ended undisturbed = start({"--consistency", "bsp"}, "undisturbed")->wait();
+  ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
+  const std::vector<std::string> saves = {
+      "--consistency",     "bsp", "--checkpoint", saved(), "--checkpoint-every", "2",
+      "--checkpoint-keep", "1",   "--resume"};
+  for (int run = 0; run < 3; ++run) {
+    const auto program = start(saves);
+    ASSERT_TRUE(trains(*program, 4));
+    wait_some_time(*program);
+    ASSERT_GT(strike(*program), 0);
+    ASSERT_TRUE(program->wait_for_output("takes its place"));
+    if (run < 2) {
+      ASSERT_TRUE(trains(*program, 4));
+      ::kill(program->pid(), SIGTERM);
+    }
+    const Ended ended = program->wait();
+    ASSERT_EQ(ended.status, run < 2 ? 128 + SIGTERM : 0) << ended.err;
+  }
+  EXPECT_EQ(model(), model("undisturbed"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ctr, ExactReplacementTest, ::testing::Values(stateless_trainings().back()),

@@ -55,7 +55,7 @@ class ChurnWorkload {
     const absl::StatusOr<std::optional<Saver::State>> saved = saver_.resume();
     RETURN_IF_ERROR(saved.status());
     clock_ = session_.current_clock() - 1;
-    if (*saved) RETURN_IF_ERROR(pull());
+    if (*saved && !session_.is_catching_up()) RETURN_IF_ERROR(pull());
     for (++clock_; clock_ < scenario_.clocks; ++clock_) {
       // The process whose place it has taken has done that.
       if (!session_.is_catching_up()) RETURN_IF_ERROR(push());

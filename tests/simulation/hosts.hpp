@@ -28,6 +28,7 @@ namespace verbena::simulation {
 struct Process {
   bool is_server = false;
   std::uint32_t rank = 0;
+  std::uint32_t number = 0;  ///< among those that have been it: of a server's copies, and of all workers
   friend auto operator<=>(const Process&, const Process&) = default;
 };
 

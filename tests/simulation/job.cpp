@@ -103,12 +103,14 @@ struct ServerNode {
 
 class Job final : public World {
  public:
-  Job(const Scenario& scenario, History history, const std::function<void(const std::string&)>& trace)
+  /// `before`: what is known of the job that this one goes on from; nullptr: it goes on from none.
+  Job(const Scenario& scenario, const Archive::Cut* before,
+      const std::function<void(const std::string&)>& trace)
       : scenario_(scenario),
         trace_(trace),
         scheduler_(scenario.scheduler),
         network_(scheduler_, scenario.network),
-        history_(std::move(history)),
+        history_(before == nullptr ? History(scenario) : before->history),
         configurations_(
             scenario.network.seed + 7, scenario.slowest_news, [this] { return scheduler_.now(); },
             [this](Duration time) { scheduler_.sleep(scheduler_.now() + time); }),
@@ -118,7 +120,11 @@ class Job final : public World {
         newcomers_(scenario.servers),
         images_(scenario.servers) {
     assert(scenario.nodes.size() == scenario.workers);
-    for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) workers_[rank].identity.number = rank;
+    for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
+      const std::uint32_t number = before == nullptr ? rank : before->numbers[rank];
+      workers_[rank].identity.number = number;
+      next_number_ = std::max({next_number_, scenario.workers, number + 1});
+    }
   }
   /// It makes checkpoints on the archive's disk. To be called before run(); both must outlive the job.
   void keep(const Life& life, Archive& archive);
@@ -130,6 +136,7 @@ class Job final : public World {
     if (power_has_failed_) return absl::UnavailableError("there is no power");
     if (is_of_the_dead(event)) return absl::UnavailableError("it is dead");
     if (const auto* replacement = std::get_if<Replacement>(&event)) {
+      replaced_at_ = scheduler_.now();
       have_come_.insert(replacement->worker);
       dead_.insert(replacement->former);  // it may have been alive until now
     }
@@ -200,7 +207,13 @@ class Job final : public World {
   void begin(ServerNode& node);
   void run_server(ServerNode& node);
   void drive_with_lane_tasks(ServerNode& node);
-  void run_lane(ServerNode& node, std::uint32_t rank, std::uint32_t lane);
+  void run_lane(ServerNode& node, std::uint32_t lane);
+  [[nodiscard]] static Process process_of(const ServerNode& node) {
+    return {.is_server = true, .rank = node.rank, .number = node.copy};
+  }
+  [[nodiscard]] Process process_of_worker(std::uint32_t rank) const {
+    return {.is_server = false, .rank = rank, .number = workers_[rank].identity.number};
+  }
   void run_worker(std::uint32_t rank);
   void strike_worker(const Strike& strike);
   void replace_worker(std::uint32_t rank, Fate fate);
@@ -232,6 +245,7 @@ class Job final : public World {
   [[nodiscard]] bool is_in_chain(const ServerNode& node);
   void strike_disk(const DiskFault& fault, Process user);
   void fail_power();
+  [[nodiscard]] bool is_disturbed(Clock clock) const;
   void end_the_waiting();
   void check_ends();
   /// Notes that the disaster has happened.
@@ -274,7 +288,12 @@ class Job final : public World {
   Archive* archive_ = nullptr;  ///< nullptr: it makes no checkpoints
   const Life* life_ = nullptr;
   std::optional<Hosts> hosts_;
-  std::map<Clock, std::uint32_t> cutting_;  ///< workers that are about to make the checkpoint of that clock
+  /// Who is about to make the checkpoint of a clock, and since when somebody is.
+  struct Cutting {
+    TimePoint since;
+    std::map<std::uint32_t, std::uint32_t> numbers;  ///< of processes, by worker
+  };
+  std::map<Clock, Cutting> cutting_;
   bool disk_has_failed_ = false;
   bool power_has_failed_ = false;
   std::optional<checkpoint::SimulatedDisk> disk_after_that_;
@@ -288,13 +307,21 @@ class Job final : public World {
   std::uint64_t losses_ = 0;
   std::uint64_t inherited_ = 0;
   std::uint32_t replacements_ = 0;
+  std::uint32_t next_number_ = 0;         ///< in the history, of a process that takes a worker's place
+  std::optional<TimePoint> replaced_at_;  ///< a worker was lost, or another one has come, for the last time
+  std::uint64_t faults_ = 0;
   std::uint64_t links_cut_ = 0;
   std::uint64_t left_behind_ = 0;
   std::uint64_t moves_ = 0;
   bool has_computed_long_ = false;
-  std::map<TaskId, Identity> identities_;                ///< of workers' processes
-  std::map<std::uint32_t, bool> is_dismissed_;           ///< workers, by their numbers in the history
-  std::map<std::uint32_t, SimulatedTransport*> former_;  ///< of workers that go on though they are replaced
+  std::map<TaskId, Identity> identities_;       ///< of workers' processes
+  std::map<std::uint32_t, bool> is_dismissed_;  ///< workers, by their numbers in the history
+  /// Of workers that go on though they are replaced, by their numbers in the history.
+  struct Former {
+    SimulatedTransport* transport = nullptr;
+    Process process;
+  };
+  std::map<std::uint32_t, Former> former_;
   bool has_replaced_who_goes_on_ = false;
   std::set<std::uint32_t> have_come_;  ///< of those that take others' places
   std::set<std::uint32_t> dead_;       ///< whose places others have taken, by their numbers in the history
@@ -320,7 +347,7 @@ std::string address_of(std::uint32_t server, std::uint32_t copy = 0) {
 
 void Job::begin(ServerNode& node) {
   for (std::uint32_t lane = 0; scenario_.lane_tasks && lane < scenario_.lanes; ++lane)
-    node.lanes.push_back(scheduler_.spawn([this, &node, lane] { run_lane(node, node.rank, lane); }));
+    node.lanes.push_back(scheduler_.spawn([this, &node, lane] { run_lane(node, lane); }));
   node.task =
       scheduler_.spawn([this, &node] { run_server(node); }, node.joins ? scenario_.slowness_of_who_joins : 1);
 }
@@ -334,7 +361,7 @@ void Job::run_server(ServerNode& node) {
     for (const TaskId lane : node.lanes) scheduler_.wake(lane);
     return;
   }
-  if (hosts_) hosts_->belongs_to({.is_server = true, .rank = rank});
+  if (hosts_) hosts_->belongs_to(process_of(node));
   const auto transport = network_.make_transport(scheduler_.running(), address_of(rank, copy));
   node.transport = transport.get();
   if (const Strike* const strike = find_strike(Disaster::kServerLacksMemory, rank))
@@ -428,8 +455,8 @@ void Job::drive_with_lane_tasks(ServerNode& node) {
 }
 
 /// As the driver's lane threads do.
-void Job::run_lane(ServerNode& node, std::uint32_t rank, std::uint32_t lane) {
-  if (hosts_) hosts_->belongs_to({.is_server = true, .rank = rank});
+void Job::run_lane(ServerNode& node, std::uint32_t lane) {
+  if (hosts_) hosts_->belongs_to(process_of(node));
   while (!node.ended) {
     ++node.lanes_at_work;
     const bool worked = node.server != nullptr && node.server->lanes()[lane]->poll();
@@ -453,7 +480,7 @@ void Job::run_worker(std::uint32_t rank) {
     node.ended = true;
     return;
   }
-  if (hosts_) hosts_->belongs_to({.is_server = false, .rank = rank});
+  if (hosts_) hosts_->belongs_to(process_of_worker(rank));
   std::shared_ptr<SimulatedTransport> transport =
       network_.make_transport(scheduler_.running(), fmt::format("worker {}", rank));
   node.transport = transport.get();
@@ -522,7 +549,7 @@ void Job::run_worker(std::uint32_t rank) {
 void Job::strike_worker(const Strike& strike) {
   WorkerNode& node = workers_[strike.victim];
   const bool is_there = node.transport != nullptr && !node.leaves && !node.is_silent;
-  if (!is_there || replacements_ == scenario_.spares) return;
+  if (!is_there || next_number_ == scenario_.workers + scenario_.spares) return;
   const std::uint32_t number = node.identity.number;
   if (strike.fate == Fate::kStops) {
     trace([&] { return fmt::format("worker {} is stopped", number); });
@@ -551,7 +578,8 @@ void Job::hear_of_silence(std::uint32_t rank) {
 void Job::end_former(std::uint32_t number) {
   const auto found = former_.find(number);
   if (found == former_.end()) return;
-  network_.kill(*found->second);
+  network_.kill(*found->second.transport);
+  if (hosts_) hosts_->kill(found->second.process);
   former_.erase(found);
 }
 
@@ -560,6 +588,10 @@ void Job::replace_worker(std::uint32_t rank, Fate fate) {
   WorkerNode& node = workers_[rank];
   const std::uint32_t number = node.identity.number;
   trace([&] { return fmt::format("worker {} is {}", number, fate == Fate::kDies ? "killed" : "lost"); });
+  ++faults_;
+  replaced_at_ = scheduler_.now();
+  const Process former = process_of_worker(rank);
+  if (hosts_ && fate == Fate::kDies) hosts_->kill(former);
   SimulatedTransport* const transport = std::exchange(node.transport, nullptr);
   is_dismissed_[number] = true;
   // One that has died before it was where the one before it had been does not count.
@@ -567,12 +599,13 @@ void Job::replace_worker(std::uint32_t rank, Fate fate) {
   if (fate == Fate::kDies) {
     network_.kill(*transport);
   } else {
-    former_[number] = transport;
+    former_[number] = {transport, former};
     ++left_behind_;
     has_replaced_who_goes_on_ = true;
   }
   if (fate == Fate::kDies || !was_there) dead_.insert(number);
-  node.identity = {.number = scenario_.workers + replacements_++,
+  ++replacements_;
+  node.identity = {.number = next_number_++,
                    .former = was_there ? node.identity.number : *node.identity.former};
   ++node.incarnation;
   node.task = scheduler_.spawn(
@@ -613,6 +646,7 @@ bool Job::is_server_victim(std::uint32_t server, std::uint32_t copy) const {
 }
 
 void Job::note_struck(const Strike& strike) {
+  if (strike.what != Disaster::kServerMoves) ++faults_;
   trace([&] { return fmt::format("disaster strikes: {}", to_string(strike)); });
   if (strike.is_stop() && strike.is_harmless()) all_stopped_ += strike.length;
   if (is_harmless(strike)) return;
@@ -696,14 +730,14 @@ void Job::run_stop(const Strike& strike) {
     if (strike.what != Disaster::kAllStop && (strike.what != Disaster::kWorkerStops || strike.victim != rank))
       continue;
     stop(workers_[rank]);
-    stop_errands({.is_server = false, .rank = rank});
+    stop_errands(process_of_worker(rank));
   }
   for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
     if (strike.what == Disaster::kWorkerStops ||
         (strike.what == Disaster::kServerStops && strike.victim != rank))
       continue;
     stop(servers_[rank]);
-    stop_errands({.is_server = true, .rank = rank});
+    stop_errands(process_of(servers_[rank]));
     for (const TaskId lane : servers_[rank].lanes) scheduler_.stop(lane, until);
   }
   if (any) note_struck(strike);
@@ -720,6 +754,7 @@ void Job::kill_a_copy(const Strike& strike) {
   if (strike.fate == Fate::kDies) {
     trace([&] { return fmt::format("{} is killed", address); });
     network_.kill(*node->transport);
+    if (hosts_) hosts_->kill(process_of(*node));
   } else {
     leave_behind(*node, strike);
   }
@@ -904,11 +939,13 @@ void Job::kill(const Strike& strike) {
   for (std::uint32_t rank = 0; rank < scenario_.workers && strike.what == Disaster::kNodeDies; ++rank) {
     if (scenario_.nodes[rank] != strike.victim || workers_[rank].transport == nullptr) continue;
     network_.kill(*workers_[rank].transport);
-    if (hosts_) hosts_->kill({.is_server = false, .rank = rank});
+    if (hosts_) hosts_->kill(process_of_worker(rank));
   }
   if (strike.is_of_a_server()) servers_[strike.victim].is_dead = true;
   network_.kill(*node);
-  if (hosts_) hosts_->kill({.is_server = strike.is_of_a_server(), .rank = strike.victim});
+  if (hosts_)
+    hosts_->kill(strike.is_of_a_server() ? process_of(servers_[strike.victim])
+                                         : process_of_worker(strike.victim));
 }
 
 // ---- checkpoints
@@ -922,39 +959,65 @@ void Job::keep(const Life& life, Archive& archive) {
       [this](const DiskFault& fault, Process user) { strike_disk(fault, user); });
 }
 
-void Job::cut(std::uint32_t /*rank*/, Clock clock) {
-  if (archive_ != nullptr && !power_has_failed_ && ++cutting_[clock] == scenario_.workers)
-    archive_->cut(clock, history_);
+void Job::cut(std::uint32_t rank, Clock clock) {
+  const std::uint32_t number = identity(rank).number;
+  if (archive_ == nullptr || power_has_failed_ || dead_.contains(number)) return;
+  Cutting& cutting = cutting_.try_emplace(clock, Cutting{scheduler_.now(), {}}).first->second;
+  cutting.numbers[rank] = number;
+  if (cutting.numbers.size() < scenario_.workers) return;
+  Archive::Cut cut{history_, {}};
+  for (const auto& [worker, its_number] : cutting.numbers) cut.numbers.push_back(its_number);
+  archive_->cut(clock, std::move(cut));
+}
+
+/// A worker was replaced since the checkpoint before it has begun, of which a server may still write its
+/// part.
+bool Job::is_disturbed(Clock clock) const {
+  const auto at = cutting_.find(clock);
+  if (!replaced_at_ || at == cutting_.end()) return false;
+  return at == cutting_.begin() || *replaced_at_ >= std::prev(at)->second.since;
 }
 
 /// A checkpoint for which all workers have come is written, unless something goes wrong.
 void Job::written(std::uint32_t rank, Clock clock, const absl::Status& status) {
-  if (power_has_failed_ || archive_ == nullptr) return;
-  if (!status.ok() && !struck_ && links_cut_ == 0 && !disk_has_failed_ &&
-      cutting_[clock] == scenario_.workers) {
+  if (power_has_failed_ || archive_ == nullptr || !has_place(identity(rank).number)) return;
+  // Worker 0 does not know, nor wait for, what servers still write that the process before it has asked for.
+  const bool waits_for_former = replaced_at_ && status.message().find("still writes") != std::string::npos;
+  if (!status.ok() && !struck_ && links_cut_ == 0 && !disk_has_failed_ && !is_disturbed(clock) &&
+      !waits_for_former && cutting_[clock].numbers.size() == scenario_.workers) {
     fail(fmt::format("worker {} hears that checkpoint {} was not written: {}", rank, clock,
                      status.ToString()));
   }
   if (!status.ok() || rank != 0 || is_victim(0)) return;
   ++checkpoints_;
-  if (const auto wrong = archive_->written(clock, *scenario_.checkpoints, disk_has_failed_)) fail(*wrong);
+  const bool may_be_more = disk_has_failed_ || has_replaced_who_goes_on_;
+  if (const auto wrong = archive_->written(clock, *scenario_.checkpoints, may_be_more)) fail(*wrong);
 }
 
 /// Something goes wrong in an operation of the disk that the process has asked for.
 void Job::strike_disk(const DiskFault& fault, Process user) {
-  disk_has_failed_ = true;
+  const bool kills = fault.what == DiskFault::What::kUserDies;
+  const bool may_be_replaced = scenario_.spares > 0 && kills;
+  // No server, and none that is dead already.
+  if (may_be_replaced && (user.is_server || user != process_of_worker(user.rank))) return;
+  if (!may_be_replaced) disk_has_failed_ = true;
   trace([&] {
     return fmt::format("the disk: fault {} in an operation of {} {}", static_cast<int>(fault.what),
                        user.is_server ? "server" : "worker", user.rank);
   });
   if (fault.what == DiskFault::What::kPowerFails) return fail_power();
-  if (fault.what != DiskFault::What::kUserDies) return;
+  if (may_be_replaced) return strike_worker({.what = Disaster::kWorkerIsReplaced, .victim = user.rank});
+  if (!kills) {
+    ++faults_;
+    return;
+  }
   disasters_.push_back(
       {.what = user.is_server ? Disaster::kServerDies : Disaster::kWorkerDies, .victim = user.rank});
   kill(disasters_.back());
 }
 
 void Job::fail_power() {
+  ++faults_;
   std::mt19937_64 random(life_->seed + 4);
   disk_after_that_ = archive_->disk.survivor([&](std::size_t ways) { return below(random, ways); });
   power_has_failed_ = true;
@@ -1118,6 +1181,7 @@ JobResult Job::run() {
           .links_cut = links_cut_,
           .left_behind = left_behind_,
           .inherited = inherited_,
+          .faults = faults_,
           .losses = losses_};
 }
 
@@ -1125,12 +1189,12 @@ JobResult Job::run() {
 
 JobResult run_job(const Scenario& scenario, const std::function<void(const std::string&)>& trace) {
   if (scenario.checkpoints) return run_lives(scenario, trace);
-  return Job(scenario, History(scenario), trace).run();
+  return Job(scenario, nullptr, trace).run();
 }
 
 JobResult run_life(const Scenario& scenario, const Life& life, Archive& archive,
                    const std::function<void(const std::string&)>& trace) {
-  Job job(scenario, archive.newest().empty() ? History(scenario) : archive.history(), trace);
+  Job job(scenario, archive.newest().empty() ? nullptr : &archive.newest_cut(), trace);
   job.keep(life, archive);
   return job.run();
 }

@@ -40,19 +40,33 @@ enum class Model : std::uint8_t {
   kRemoteReplacement,  ///< as kReplacement, but the one before may go on, on a host out of reach
   kMoves,              ///< as kRejoin, and servers, with copies or without, move to processes that join
   kHomes,              ///< as kDeath, and several nodes die: others are the homes of their keys then
+  kSavedReplacement,   ///< as kReplacement, with checkpoints, from which the job goes on
 };
-inline constexpr std::array kModels = {Model::kBsp,         Model::kSsp,
-                                       Model::kEssp,        Model::kBoundedDelay,
-                                       Model::kAsp,         Model::kSequential,
-                                       Model::kVap,         Model::kABsp,
-                                       Model::kMoving,      Model::kIntent,
-                                       Model::kDeath,       Model::kTrouble,
-                                       Model::kChurn,       Model::kRows,
-                                       Model::kCheckpoints, Model::kFailover,
-                                       Model::kRepair,      Model::kReplacement,
-                                       Model::kMending,     Model::kHosts,
-                                       Model::kRejoin,      Model::kRemoteReplacement,
-                                       Model::kMoves,       Model::kHomes};
+inline constexpr std::array kModels = {Model::kBsp,
+                                       Model::kSsp,
+                                       Model::kEssp,
+                                       Model::kBoundedDelay,
+                                       Model::kAsp,
+                                       Model::kSequential,
+                                       Model::kVap,
+                                       Model::kABsp,
+                                       Model::kMoving,
+                                       Model::kIntent,
+                                       Model::kDeath,
+                                       Model::kTrouble,
+                                       Model::kChurn,
+                                       Model::kRows,
+                                       Model::kCheckpoints,
+                                       Model::kFailover,
+                                       Model::kRepair,
+                                       Model::kReplacement,
+                                       Model::kMending,
+                                       Model::kHosts,
+                                       Model::kRejoin,
+                                       Model::kRemoteReplacement,
+                                       Model::kMoves,
+                                       Model::kHomes,
+                                       Model::kSavedReplacement};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -81,6 +95,7 @@ struct JobResult {
   std::uint64_t left_behind =
       0;  ///< servers and copies that a configuration has left out, and that have gone on
   std::uint64_t inherited = 0;  ///< rows that were there at the end, and whose first home was not
+  std::uint64_t faults = 0;     ///< of processes, connections and the disk, that have happened
   std::uint64_t losses = 0;     ///< operations that failed because a row was lost with a dead worker or node
 };
 

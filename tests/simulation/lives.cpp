@@ -16,9 +16,9 @@ namespace verbena::simulation {
 
 using consistency::Clock;
 
-void Archive::cut(Clock clock, const History& history) {
-  cuts_.erase(clock);  // of a life before, whose checkpoint was not written
-  cuts_.emplace(clock, history);
+void Archive::cut(Clock clock, Cut cut) {
+  cuts_.erase(clock);  // of a life before, whose checkpoint was not written; or a worker has died meanwhile
+  cuts_.emplace(clock, std::move(cut));
 }
 
 std::optional<std::string> Archive::written(Clock clock, const Checkpoints& checkpoints, bool fails) {
@@ -34,7 +34,8 @@ std::optional<std::string> Archive::written(Clock clock, const Checkpoints& chec
       [&](const std::string& name) { return std::stoll(name.substr(name.find('-') + 1)) <= clock; });
   // There may be more than worker 0 has asked about, and those that the oldest one builds upon.
   const std::size_t fewest = least(checkpoints.keep);
-  const std::size_t most = checkpoints.keep + checkpoints.increments;
+  const std::size_t resumed = checkpoints.keep_resumed && !newest_.empty() ? 1 + checkpoints.increments : 0;
+  const std::size_t most = checkpoints.keep + checkpoints.increments + resumed;
   if (is_newest && kept >= fewest && (fails || (kept <= most && left == 0))) return std::nullopt;
   return fmt::format(
       "checkpoint {} is written: {} are there, expected {} to {}, {} unfinished are left, and it is {}the "
@@ -101,7 +102,8 @@ void add(const JobResult& life, JobResult& all) {
        {&JobResult::numbers_checked, &JobResult::steps, &JobResult::ended_early, &JobResult::rows_localized,
         &JobResult::rows_moved_by_intent, &JobResult::rows_replicated, &JobResult::replicas_used,
         &JobResult::checkpoints, &JobResult::resumed, &JobResult::failovers, &JobResult::moves,
-        &JobResult::joins, &JobResult::replacements, &JobResult::losses, &JobResult::left_behind})
+        &JobResult::joins, &JobResult::replacements, &JobResult::losses, &JobResult::left_behind,
+        &JobResult::faults})
     all.*count += life.*count;
 }
 

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "consistency/rules.hpp"
 #include "tests/checkpoint/simulated_disk.hpp"
@@ -30,8 +31,13 @@ class Archive {
     disk = std::move(survivor);
     all_is_on_disk_ = true;
   }
+  /// What is known of a job at a cut.
+  struct Cut {
+    History history;
+    std::vector<std::uint32_t> numbers;  ///< by worker: that of its process in the history
+  };
   /// All workers are about to make a checkpoint of this clock, and none has gone on: what it must hold.
-  void cut(consistency::Clock clock, const History& history);
+  void cut(consistency::Clock clock, Cut cut);
   /// Worker 0 was told that it is written. `fails`: the disk fails, and older ones may not have been removed.
   /// Returns what is wrong on the disk; nullopt if nothing is.
   std::optional<std::string> written(consistency::Clock clock, const Checkpoints& checkpoints, bool fails);
@@ -41,7 +47,7 @@ class Archive {
   /// The checkpoint that the next life begins with, as look() has found it; empty: it begins anew.
   [[nodiscard]] const std::string& newest() const { return newest_; }
   /// What the ledgers knew at its cut. REQUIRES: there is one
-  [[nodiscard]] const History& history() const { return cuts_.rbegin()->second; }
+  [[nodiscard]] const Cut& newest_cut() const { return cuts_.rbegin()->second; }
 
  private:
   /// So many must be there, if so many are to be kept.
@@ -49,7 +55,7 @@ class Archive {
     return std::min<std::size_t>(keep, written_.size());
   }
 
-  std::map<consistency::Clock, History> cuts_;
+  std::map<consistency::Clock, Cut> cuts_;
   /// Those that no failure of the power can take away: they are there, or were until newer ones came.
   std::set<consistency::Clock> written_;
   bool all_is_on_disk_ = false;  ///< nothing has changed since the power failed

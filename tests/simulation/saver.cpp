@@ -21,7 +21,24 @@ bool Saver::is_due(Clock clock) const {
   return bits % scenario_.checkpoints->every == 0;
 }
 
+CheckpointOptions Saver::options() const {
+  return {.folder = kCheckpointFolder,
+          .keep = scenario_.checkpoints->keep,
+          .keep_resumed = scenario_.checkpoints->keep_resumed,
+          .increments = scenario_.checkpoints->increments};
+}
+
+absl::Status Saver::pass() {
+  RETURN_IF_ERROR(session_.checkpoint(options(), {}));
+  if (chance(random_, 0.5)) return absl::OkStatus();
+  const absl::Status status = session_.finish_checkpoint();
+  if (absl::IsUnavailable(status)) return absl::OkStatus();
+  return absl::InternalError("a session knows what became of another process's checkpoint: " +
+                             status.ToString());
+}
+
 absl::Status Saver::save(const State& state) {
+  if (session_.is_catching_up()) return pass();
   const Clock clock = session_.current_clock() + 1;
   world_.cut(session_.rank(), clock);
   if (world_.traces()) world_.trace(fmt::format("worker {} saves clock {}", session_.rank(), clock));
@@ -30,10 +47,7 @@ absl::Status Saver::save(const State& state) {
   all.insert(all.end(), state.begin(), state.end());
   const auto bytes = std::as_bytes(std::span(all));
   saved_ = clock;
-  RETURN_IF_ERROR(session_.checkpoint({.folder = kCheckpointFolder,
-                                       .keep = scenario_.checkpoints->keep,
-                                       .increments = scenario_.checkpoints->increments},
-                                      {bytes.begin(), bytes.end()}));
+  RETURN_IF_ERROR(session_.checkpoint(options(), {bytes.begin(), bytes.end()}));
   if (chance(random_, 0.4)) wait_until_written();
   return absl::OkStatus();
 }

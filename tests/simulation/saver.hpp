@@ -31,7 +31,8 @@ class Saver {
 
   /// Whether all workers end the clock with a checkpoint. A function of the seed.
   [[nodiscard]] bool is_due(consistency::Clock clock) const;
-  /// Ends the clock with a checkpoint, which is a barrier. Whether it is written, only the world hears.
+  /// Ends the clock with a checkpoint, which is a barrier. Whether it is written, only the world hears,
+  /// unless the session is catching up, and has no part in it.
   absl::Status save(const State& state);
   /// The session is about to end: the world hears of the last checkpoint now, if it is not to be left to
   /// ~Session().
@@ -40,7 +41,9 @@ class Saver {
   absl::StatusOr<std::optional<State>> resume();
 
  private:
+  absl::Status pass();
   void wait_until_written();
+  [[nodiscard]] CheckpointOptions options() const;
 
   World& world_;
   const Scenario& scenario_;

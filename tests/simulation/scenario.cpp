@@ -70,6 +70,8 @@ std::string_view to_string(Model model) {
       return "moves";
     case Model::kHomes:
       return "homes";
+    case Model::kSavedReplacement:
+      return "saved-replacement";
     case Model::kVap:
       break;
   }
@@ -124,6 +126,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kRemoteReplacement:
     case Model::kMoves:
     case Model::kHomes:
+    case Model::kSavedReplacement:
     case Model::kVap:
       break;
   }
@@ -659,6 +662,64 @@ Scenario make_replacement(std::uint64_t seed) {
   return let_workers_die(seed, random, Model::kFailover, Model::kRepair);
 }
 
+/// The same with checkpoints: many of the workers die while they write, and some in jobs that have gone on
+/// from a checkpoint; on several hosts some only seem to have died. What ends a job is that its time is over,
+/// or that the power fails.
+Scenario make_saved_replacement(std::uint64_t seed) {
+  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kSavedReplacement));
+  const bool is_remote = chance(random, 0.3);
+  Scenario scenario = let_workers_die(seed, random, is_remote ? Model::kHosts : Model::kFailover,
+                                      is_remote ? Model::kRejoin : Model::kRepair);
+  if (is_remote && scenario.copies == 1)
+    scenario.network.connections_may_break = !scenario.network.mapped && chance(random, 0.8);
+  scenario.leaves_at.assign(scenario.workers, scenario.clocks + 1);
+  Checkpoints checkpoints;
+  checkpoints.every = 1 + below(random, scenario.churn ? 12 : 3);
+  checkpoints.keep = 1 + below(random, 2);
+  checkpoints.increments = static_cast<std::uint32_t>(seed % 3);
+  checkpoints.keep_resumed = true;
+  const std::uint64_t lives = 1 + below(random, 3);
+  for (std::uint64_t i = 0; i < lives; ++i) {
+    Life& life = checkpoints.lives.emplace_back(
+        Life{.servers = scenario.servers, .lanes = scenario.lanes, .lane_tasks = scenario.lane_tasks});
+    life.nodes = scenario.nodes;
+    const auto share = static_cast<std::int64_t>(i + 1) * scenario.clocks / static_cast<std::int64_t>(lives);
+    life.clocks = std::max<std::int64_t>(share, 1);
+    life.seed = random();
+    life.slowest_operation = microseconds(1 + small(random, chance(random, 0.2) ? 2000 : 60));
+    if (i == 0) life.disasters = scenario.disasters;
+    if (i > 0 && chance(random, 0.7)) {
+      ++scenario.spares;
+      life.disasters.push_back({.what = Disaster::kWorkerIsReplaced,
+                                .victim = static_cast<std::uint32_t>(below(random, scenario.workers)),
+                                .delay = microseconds(small(random, scenario.churn ? 100'000 : 20'000)),
+                                .early = chance(random, 0.2)});
+    }
+    for (Strike& strike : life.disasters) {
+      if (!is_remote || strike.what != Disaster::kWorkerIsReplaced || chance(random, 0.3)) continue;
+      strike.fate = Fate::kGoesOn;
+      strike.length = microseconds(small(random, chance(random, 0.3) ? 200'000 : 5'000));
+    }
+    for (std::uint64_t deaths = below(random, 3); deaths > 0; --deaths) {
+      ++scenario.spares;
+      life.disk_faults.push_back({.what = DiskFault::What::kUserDies, .operation = below(random, 150)});
+    }
+    if (chance(random, 0.15)) life.disk_faults.push_back(make_disk_fault(random, /*may_kill=*/false));
+    if (i + 1 < lives && chance(random, 0.1))
+      life.disk_faults.push_back({.what = DiskFault::What::kPowerFails, .operation = below(random, 300)});
+    life.power_fails_after_it = chance(random, 0.3);
+  }
+  // The rows of more processes do not fit into the smallest rings.
+  constexpr std::uint32_t kMostForSmallestRings = 8;
+  if (scenario.workers + scenario.spares > kMostForSmallestRings) {
+    constexpr std::size_t kSmallRing = 16'384;
+    scenario.inbox_bytes = std::max(scenario.inbox_bytes, kSmallRing);
+    scenario.push_ring_bytes = std::max(scenario.push_ring_bytes, kSmallRing);
+  }
+  scenario.checkpoints = checkpoints;
+  return scenario;
+}
+
 /// The same on several hosts: a worker may only seem to have died, and goes on beside the one in its place.
 Scenario make_remote_replacement(std::uint64_t seed) {
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kRemoteReplacement));
@@ -786,6 +847,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   if (model == Model::kRemoteReplacement) return make_remote_replacement(seed);
   if (model == Model::kMoves) return make_moves(seed);
   if (model == Model::kHomes) return make_homes(seed);
+  if (model == Model::kSavedReplacement) return make_saved_replacement(seed);
   if (model == Model::kRepair) return make_repair(seed);
   if (model == Model::kCheckpoints) return make_checkpoints(seed);
   std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(model));

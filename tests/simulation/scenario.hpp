@@ -120,7 +120,8 @@ struct Checkpoints {
   std::uint64_t every = 2;  ///< about so many clocks
   std::uint64_t keep = 2;
   std::uint32_t increments = 0;
-  std::vector<Life> lives;  ///< the last one ends well
+  bool keep_resumed = false;  ///< CheckpointOptions::keep_resumed
+  std::vector<Life> lives;    ///< the last one ends well
 };
 
 struct Scenario {

@@ -19,26 +19,44 @@ struct Options {
   std::uint64_t first = 1;
   std::uint64_t seeds = 1000;
   std::optional<std::uint64_t> seed;
+  std::uint64_t least_faults = 0;
   bool expect_failure = false;
 };
 
-/// Returns how many seeds ran until one failed, with that one; 0 if none did.
-std::uint64_t run_seeds(Model model, const Options& options) {
+/// So many seeds, one after the other, without one that counts: then the model has none.
+constexpr std::uint64_t kMostWithoutOne = 10'000;
+
+/// Whether one has failed; or none with so many faults is found.
+bool run_seeds(Model model, const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t numbers = 0;
-  for (std::uint64_t i = 0; i < options.seeds; ++i) {
-    const std::uint64_t seed = options.first + i;
+  std::uint64_t faults = 0;
+  std::uint64_t counted = 0;
+  std::uint64_t last_counted = options.first;
+  std::uint64_t seed = options.first;
+  for (; counted < options.seeds; ++seed) {
     const JobResult result = verbena::simulation::run_job(model, seed);
-    numbers += result.numbers_checked;
-    if (!result.failure) continue;
-    fmt::print("{}: seed {} fails: {}\n  again, with a trace: simulate --model {} --seed {}\n",
-               to_string(model), seed, *result.failure, to_string(model), seed);
-    return i + 1;
+    if (result.failure) {
+      fmt::print("{}: seed {} fails: {}\n  again, with a trace: simulate --model {} --seed {}\n",
+                 to_string(model), seed, *result.failure, to_string(model), seed);
+      return true;
+    }
+    if (result.faults >= options.least_faults) {
+      ++counted;
+      last_counted = seed;
+      numbers += result.numbers_checked;
+      faults += result.faults;
+    } else if (seed - last_counted >= kMostWithoutOne) {
+      fmt::print(stderr, "simulate: --least-faults {}: {} has no seed with so many among the {} after {}\n",
+                 options.least_faults, to_string(model), kMostWithoutOne, last_counted);
+      return true;
+    }
   }
   const double elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  fmt::print("{}: {} seeds kept all promises, {} numbers read, {:.1f} s\n", to_string(model), options.seeds,
-             numbers, elapsed_s);
-  return 0;
+  fmt::print("{}: {} seeds kept all promises, {} numbers read, {} faults, {:.1f} s{}\n", to_string(model),
+             counted, numbers, faults, elapsed_s,
+             options.least_faults == 0 ? "" : fmt::format(", of {} seeds tried", seed - options.first));
+  return false;
 }
 
 bool run_one(Model model, std::uint64_t seed) {
@@ -59,6 +77,9 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", options.seeds, "how many seeds of each model")->capture_default_str();
   app.add_option("--first", options.first, "the first of them")->capture_default_str();
   app.add_option("--seed", options.seed, "this one only, with a trace");
+  app.add_option("--least-faults", options.least_faults,
+                 "seeds of jobs in which fewer faults have happened do not count: others come after them")
+      ->capture_default_str();
   app.add_flag("--expect-failure", options.expect_failure, "succeed if a seed fails: for broken variants");
   CLI11_PARSE(app, argc, argv);
   spdlog::set_level(spdlog::level::off);  // refusals and deaths are intended
@@ -74,7 +95,7 @@ int main(int argc, char** argv) {
   }
   bool failed = false;
   for (const Model model : models) {
-    failed |= options.seed ? !run_one(model, *options.seed) : run_seeds(model, options) > 0;
+    failed |= options.seed ? !run_one(model, *options.seed) : run_seeds(model, options);
     if (failed && options.expect_failure) break;
   }
   return failed == options.expect_failure ? 0 : 1;

@@ -46,13 +46,14 @@ class SimulationTest : public ::testing::TestWithParam<Model> {
 };
 
 TEST_P(SimulationTest, EverySeedKeepsAllPromises) {
-  // The jobs of kTrouble are several times as large, and those of kCheckpoints are several. What may go wrong
-  // in sparse tables needs much to meet: it has been found only after some thousand seeds.
+  // The jobs of kTrouble are several times as large, and those with checkpoints are several. What may go
+  // wrong in sparse tables needs much to meet: it has been found only after some thousand seeds.
+  const bool are_several = GetParam() == Model::kCheckpoints || GetParam() == Model::kSavedReplacement;
   const bool is_sparse = GetParam() == Model::kRows || GetParam() == Model::kChurn;
-  const std::uint64_t seeds = GetParam() == Model::kTrouble       ? kSeeds / 3
-                              : GetParam() == Model::kCheckpoints ? kSeeds / 2
-                              : is_sparse                         ? 10 * kSeeds
-                                                                  : kSeeds;
+  const std::uint64_t seeds = GetParam() == Model::kTrouble ? kSeeds / 3
+                              : are_several                 ? kSeeds / 2
+                              : is_sparse                   ? 10 * kSeeds
+                                                            : kSeeds;
   for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) expect_kept(seed);
 }
 
@@ -143,6 +144,14 @@ TEST(RemoteReplacementSimulationTest, OtherProcessesComeBesideThoseWhoGoOn) {
   const JobResult counts = counts_of(Model::kRemoteReplacement, 100);
   EXPECT_GT(counts.replacements, 80U);
   EXPECT_GT(counts.left_behind, 40U);
+}
+
+TEST(SavedReplacementSimulationTest, OthersTakeThePlacesOfWorkersThatSave) {
+  const JobResult counts = counts_of(Model::kSavedReplacement, 100);
+  EXPECT_GT(counts.replacements, 200U);
+  EXPECT_GT(counts.checkpoints, 150U);
+  EXPECT_GT(counts.resumed, 40U);
+  EXPECT_GT(counts.left_behind, 20U);
 }
 
 TEST(MendingSimulationTest, ConnectionsBreak) {

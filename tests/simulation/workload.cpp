@@ -302,8 +302,11 @@ absl::Status Workload::resume() {
   for (std::size_t i = 1; i + 2 < state.size(); i += 3)
     counted_[{static_cast<std::uint32_t>(state[i]), state[i + 1]}] = state[i + 2];
   barrier_clock_ = session_.current_clock();
-  RETURN_IF_ERROR(note(ClockEnded{rank_, barrier_clock_}));
-  RETURN_IF_ERROR(check_all_rows().status());
+  // Where another process was before, others may have gone on.
+  if (!identity_.former) {
+    RETURN_IF_ERROR(note(ClockEnded{rank_, barrier_clock_}));
+    RETURN_IF_ERROR(check_all_rows().status());
+  }
   return clock(ClockEnd::kBarrier);  // until then nobody pushes
 }
 
@@ -656,7 +659,9 @@ absl::Status Workload::pass_clock(ClockEnd end) {
   trace([&] { return fmt::format("worker {} passes clock {}", rank_, session_.current_clock()); });
   // What it pushes now must not count.
   if (end == ClockEnd::kClock && chance(later_, 0.3)) RETURN_IF_ERROR(push_for_nothing());
-  RETURN_IF_ERROR(end == ClockEnd::kClock ? session_.clock() : session_.barrier());
+  RETURN_IF_ERROR(end == ClockEnd::kClock     ? session_.clock()
+                  : end == ClockEnd::kBarrier ? session_.barrier()
+                                              : saver_.save({}));
   if (end != ClockEnd::kClock) barrier_clock_ = session_.current_clock();
   return note_that_it_is_there();
 }
