@@ -537,8 +537,11 @@ absl::Status ClusterProcess::prepare() {
   if (!outputs.ok()) return outputs.status();
   outputs_ = *std::move(outputs);
   absl::StatusOr<std::unique_ptr<StatusDesk>> desk = StatusDesk::open(run_.job.checkpoints.folder);
-  if (desk.ok()) outputs_->monitor().tell_at(*std::move(desk));
-  if (!desk.ok()) spdlog::info("nobody can look into this run: {}", std::string(desk.status().message()));
+  if (desk.ok()) {
+    outputs_->monitor().tell_at(*std::move(desk));
+  } else {
+    spdlog::info("nobody can look into this run: {}", std::string(desk.status().message()));
+  }
   if (has_taken_over()) return prepare_to_take_over();
   RETURN_IF_ERROR(listen_to_members());
   RETURN_IF_ERROR(share_configurations());

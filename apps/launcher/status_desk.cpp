@@ -10,7 +10,7 @@
 namespace verbena::apps {
 namespace {
 
-constexpr auto kBetweenStatuses = std::chrono::milliseconds(500);
+constexpr auto kBetweenWords = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -26,7 +26,7 @@ absl::StatusOr<std::unique_ptr<StatusDesk>> StatusDesk::open(const std::string& 
 
 void StatusDesk::serve(absl::FunctionRef<RunStatus()> status) {
   if (const auto now = std::chrono::steady_clock::now(); now >= next_status_) {
-    next_status_ = now + kBetweenStatuses;
+    next_status_ = now + kBetweenWords;
     RunStatus told = status();
     told.checkpoints = checkpoints_;
     store_.publish(encode(told));

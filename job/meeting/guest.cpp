@@ -12,7 +12,6 @@ namespace verbena::job {
 using nlohmann::json;
 using transport::Event;
 using transport::TimePoint;
-using Clock = std::chrono::steady_clock;
 
 MeetingGuest::MeetingGuest(const MeetingOptions& options, transport::Transport& transport,
                            std::unique_ptr<transport::Connection> leader, Hearing& hearing, SharedEnd& end)
@@ -62,7 +61,7 @@ void MeetingGuest::take(std::string_view line) {
 }
 
 void MeetingGuest::lose_leader() {
-  const TimePoint now = Clock::now();
+  const TimePoint now = std::chrono::steady_clock::now();
   if (!search_.is_on()) {
     const std::string why = fmt::format("rank 0 ({}) is gone: {}", wire_.peer_name(), wire_.how_it_ended());
     const PeerNews::Listener& listener = hearing_.listener();
