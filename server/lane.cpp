@@ -318,13 +318,16 @@ Lane::HeldUpdates Lane::hold(const LaneTask& task) {
   held.header.count = 0;
   for (Unpacking::Piece piece = unpacking_.next(); piece.records > 0; piece = unpacking_.next()) {
     const std::size_t record = protocol::record_bytes(table.shard->stride_bytes);
-    for (std::size_t i = 0; piece.is_by_row && i < piece.records; ++i) {
-      std::byte* const name = piece.bytes.data() + i * record;
-      const Key key = pushed_key(table, base::load_once<Row>(name));
-      std::memcpy(name, &key, sizeof key);
+    for (std::size_t i = 0; i < piece.records; ++i) {
+      const std::span<std::byte> one = piece.bytes.subspan(i * record, record);
+      if (piece.is_by_row) {
+        const Key key = pushed_key(table, base::load_once<Row>(one.data()));
+        if (key == kNoKey) continue;  // the row is gone, and nobody knows whose it was
+        std::memcpy(one.data(), &key, sizeof key);
+      }
+      held.bytes.insert(held.bytes.end(), one.begin(), one.end());
+      ++held.header.count;
     }
-    held.bytes.insert(held.bytes.end(), piece.bytes.begin(), piece.bytes.end());
-    held.header.count += static_cast<std::uint32_t>(piece.records);
   }
   return held;
 }
@@ -444,7 +447,9 @@ void Lane::apply_in_groups(Table& table, std::span<const std::byte> payload, con
 
 /// Finds the rows of records, in their order and by groups, so that the rows of a group come from memory
 /// together. `fetch(row)` begins that, `note(row, i)` says what there is to do with the row of record i, and
-/// `take` is given what was said for a group. A record whose key has no row, and gets none, is left out.
+/// `take` is given what was said for a group. A record whose key has no row, and gets none, is left out; a
+/// key that is not the lane's throws Stopped. Nobody looks at the keys before: the worker may write them
+/// until here.
 template <class Fetch, class Note, class Take>
 void Lane::find_rows(Table& table, const RecordKeys& keys, const Fetch& fetch, const Note& note,
                      const Take& take) {
@@ -511,7 +516,6 @@ void Lane::find_sparse(Table& table, const RecordKeys& keys, const Note& note, c
     group.clear();
     for (std::size_t i = 0; i < count; ++i) {
       const Ahead& one = ahead[i];
-      if (one.key == kNoKey) continue;  // of a row that is gone: see hold()
       if (!part.keys().has(one.key, one.hash)) [[unlikely]]
         refuse(keys.origin, protocol::wrong_record(one.key, part.keys()));
       // Meanwhile rows may have come, but none has gone, or become another key's.

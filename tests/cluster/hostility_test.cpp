@@ -49,6 +49,13 @@ const protocol::OpenTable kDynamicTable = {.table = 1,
                                            .name = "moving",
                                            .allocation = Allocation::kDynamic,
                                            .consistency = "sequential"};
+const protocol::OpenTable kSparseTable = {.table = 1,
+                                          .value_type = ValueType::kFloat,
+                                          .key_space = KeySpace::kSparse,
+                                          .rows = 10,
+                                          .width = 2,
+                                          .name = "sparse",
+                                          .consistency = "asp"};
 const TableOptions kSameTable = {.name = "rows", .rows = 10, .width = 2, .consistency = Bsp{}};
 
 std::string record(Key key) {
@@ -501,6 +508,12 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
                                                    .epoch = 1}}})},
       {"ends a census of table 0", control(protocol::Census{.table = 0})},
       {"ends a census of the keys of server 0", about_dynamic(protocol::Census{.table = 1})},
+      {"record of key 18446744073709551615",
+       [](Peer& peer) {
+         peer.say(kSparseTable);
+         EXPECT_EQ(peer.hear<protocol::TableOpened>().table, 1U);
+         peer.send({.kind = BulkKind::kUpdates, .table = 1, .count = 1}, record(kNoKey));
+       }},
       {"which is static", bulk({.kind = BulkKind::kPush, .count = 1}, record(3))},
       {"which is dynamic", dynamic_bulk({.kind = BulkKind::kUpdates, .table = 1, .count = 1}, record(3))},
       {"key 10", dynamic_bulk({.kind = BulkKind::kPush, .table = 1, .count = 1}, kTag + record(10))},
