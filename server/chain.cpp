@@ -269,9 +269,9 @@ bool Chain::have_all_come() const {
 
 /// Others that wait for this copy must not take it for silent.
 transport::Duration Chain::longest_attempt() const {
-  constexpr std::chrono::milliseconds kLongest(1000);
+  constexpr transport::Duration kLongest = transport::AttemptLimit::kLongest;
   const std::chrono::milliseconds silence(options_.silence_timeout_ms);
-  return silence.count() == 0 ? kLongest : std::min(kLongest, silence / 4);
+  return silence.count() == 0 ? kLongest : std::min<transport::Duration>(kLongest, silence / 4);
 }
 
 void Chain::connect() {

@@ -17,15 +17,16 @@ namespace verbena::transport {
 class AttemptLimit {
  public:
   [[nodiscard]] Duration next() const { return limit_; }
+  static constexpr Duration kLongest = std::chrono::seconds(1);
+
   /// One has failed, by an error of Transport::connect(). The next ones take `longest` at most, which may
-  /// differ from call to call.
+  /// differ from call to call, but never less than the first.
   void failed(const absl::Status& error, Duration longest = kLongest) {
     if (!is_refusal(error)) limit_ = std::max(kShortest, std::min(2 * limit_, longest));
   }
 
  private:
   static constexpr Duration kShortest = std::chrono::milliseconds(50);
-  static constexpr Duration kLongest = std::chrono::seconds(1);
   Duration limit_ = kShortest;
 };
 

@@ -335,11 +335,9 @@ bool Mending::reconnect(ServerLink& link) {
   if (std::exchange(link.attempted_address, address) != address) link.attempt = {};
   auto connection = session_.transport_->connect(address, session_.now() + link.attempt.next());
   if (!connection.ok()) {
-    if (has_copies() && address == link.lost_address) {
-      link.attempt.failed(connection.status(), kLongestAttemptToTheSame);
-    } else {
-      link.attempt.failed(connection.status());
-    }
+    const bool is_the_same = has_copies() && address == link.lost_address;
+    link.attempt.failed(connection.status(),
+                        is_the_same ? kLongestAttemptToTheSame : transport::AttemptLimit::kLongest);
     link.next_attempt = std::max(link.next_attempt, session_.now() + kBetweenAttempts);
     return false;
   }
