@@ -1,5 +1,5 @@
-// The store of a run on this host, which its launcher holds, for somebody who looks from outside: one request
-// after the other, each waited for.
+// The store of a run, which its launcher or its rank 0 holds on this host, for somebody who looks from
+// outside: one request after the other, each waited for.
 #pragma once
 
 #include <chrono>

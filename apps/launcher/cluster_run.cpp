@@ -108,7 +108,7 @@ class ClusterProcess {
   }
   absl::Status meet(absl::Status verdict);
   absl::Status learn_of_others();
-  [[nodiscard]] std::uint32_t threads_left_to_servers() const;
+  [[nodiscard]] std::uint32_t agreed_server_threads() const;
   absl::Status learn_where_it_goes_on();
   void learn_chains();
   [[nodiscard]] absl::Status share_configurations();
@@ -304,12 +304,12 @@ absl::Status ClusterProcess::learn_of_others() {
     static_cast<void>(absl::SimpleAtoi(name->substr(0, space), &others_.members.back().pid));
   }
   learn_chains();
-  run_.job.threads_left = threads_left_to_servers();
+  run_.job.agreed_server_threads = agreed_server_threads();
   return absl::OkStatus();
 }
 
 /// On the host that has the fewest to spare: copies take one another's places, and must be alike.
-std::uint32_t ClusterProcess::threads_left_to_servers() const {
+std::uint32_t ClusterProcess::agreed_server_threads() const {
   struct Load {
     std::uint32_t cores = 0;
     std::uint32_t workers = 0;
@@ -327,7 +327,8 @@ std::uint32_t ClusterProcess::threads_left_to_servers() const {
   }
   std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
   for (const auto& [host, load] : loads) {
-    if (load.servers > 0) least = std::min(least, threads_left(load.cores, load.workers, load.servers));
+    if (load.servers > 0)
+      least = std::min(least, threads_of_a_server(load.cores, load.workers, load.servers));
   }
   return least;
 }

@@ -46,11 +46,11 @@ constexpr const char* kBriefly = "briefly";
 
 std::uint32_t JobOptions::chosen_server_threads() const {
   if (server_threads > 0) return server_threads;
-  if (threads_left > 0) return threads_left;
-  return apps::threads_left(base::cores_at_hand(), total_workers(), servers);
+  if (agreed_server_threads > 0) return agreed_server_threads;
+  return threads_of_a_server(base::cores_at_hand(), total_workers(), servers);
 }
 
-std::uint32_t threads_left(std::uint32_t cores, std::uint32_t workers, std::uint32_t servers) {
+std::uint32_t threads_of_a_server(std::uint32_t cores, std::uint32_t workers, std::uint32_t servers) {
   const std::uint32_t spare = cores > workers ? cores - workers : 0;
   constexpr std::uint32_t kMost = 8;
   return std::clamp(spare / servers, 1U, kMost);

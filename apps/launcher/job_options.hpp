@@ -82,9 +82,9 @@ struct JobOptions {
   [[nodiscard]] std::chrono::seconds longest_absence_of_leader() const {
     return std::chrono::seconds(replicas > 0 ? leader_patience_s : 0);
   }
-  /// Of processes on several hosts: how many threads the workers leave to each server; 0: as this host alone
-  /// has it.
-  std::uint32_t threads_left = 0;
+  /// Of processes that were started one by one: how many threads all servers have by default, also on other
+  /// hosts; 0: as many as this host alone has for them.
+  std::uint32_t agreed_server_threads = 0;
   [[nodiscard]] std::uint32_t chosen_server_threads() const;
   [[nodiscard]] std::uint32_t chosen_lanes() const;
   /// Whether the option of this name, without dashes, was given, and not as "auto".
@@ -93,7 +93,8 @@ struct JobOptions {
 
 /// What a server may use of `cores` that it shares with so many workers and other servers: workers come
 /// first.
-[[nodiscard]] std::uint32_t threads_left(std::uint32_t cores, std::uint32_t workers, std::uint32_t servers);
+[[nodiscard]] std::uint32_t threads_of_a_server(std::uint32_t cores, std::uint32_t workers,
+                                                std::uint32_t servers);
 
 /// The options that were on the command line, by name without dashes. For JobOptions::given.
 std::map<std::string, std::string> given_options(const CLI::App& command);

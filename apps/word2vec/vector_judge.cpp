@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -14,6 +13,7 @@
 #include "apps/word2vec/sampling.hpp"
 #include "apps/word2vec/usual_options.hpp"
 #include "apps/word2vec/vectors.hpp"
+#include "base/cores.hpp"
 
 namespace verbena::apps::word2vec {
 namespace {
@@ -71,8 +71,7 @@ absl::StatusOr<double> VectorJudge::held_out_mrr(const std::string& inputs,
   copy(*sought, words_, {parameters.outputs.get(), numbers});
   const std::atomic<bool> stop = false;
   const absl::StatusOr<RankSums> ranks =
-      evaluate(parameters, chances_, gaps_,
-               {.threads = std::max(std::thread::hardware_concurrency(), 1U), .stop = stop});
+      evaluate(parameters, chances_, gaps_, {.threads = base::cores_at_hand(), .stop = stop});
   if (!ranks.ok()) return ranks.status();
   return ranks->reciprocal_ranks / ranks->questions;
 }

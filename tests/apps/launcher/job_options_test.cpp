@@ -159,13 +159,13 @@ TEST(JobChoicesTest, CoresThatItMayNotUseDoNotCount) {
 }
 
 TEST(JobChoicesTest, WorkersComeBeforeServers) {
-  EXPECT_EQ(threads_left(/*cores=*/8, /*workers=*/1, /*servers=*/1), 7U);
-  EXPECT_EQ(threads_left(8, 2, 3), 2U);
-  EXPECT_EQ(threads_left(8, 8, 1), 1U);
-  EXPECT_EQ(threads_left(2, 100, 4), 1U);
-  EXPECT_EQ(threads_left(200, 1, 1), 8U) << "more are of no use";
+  EXPECT_EQ(threads_of_a_server(/*cores=*/8, /*workers=*/1, /*servers=*/1), 7U);
+  EXPECT_EQ(threads_of_a_server(8, 2, 3), 2U);
+  EXPECT_EQ(threads_of_a_server(8, 8, 1), 1U);
+  EXPECT_EQ(threads_of_a_server(2, 100, 4), 1U);
+  EXPECT_EQ(threads_of_a_server(200, 1, 1), 8U) << "more are of no use";
   JobOptions on_hosts = parsed({});
-  on_hosts.threads_left = 3;
+  on_hosts.agreed_server_threads = 3;
   EXPECT_EQ(on_hosts.chosen_server_threads(), 3U);
   EXPECT_EQ(on_hosts.chosen_lanes(), 2U);
   on_hosts.server_threads = 5;
