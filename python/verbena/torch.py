@@ -244,7 +244,9 @@ class _Beginnings:
                 if adds and needs_clock:
                     table.push(keys, piece_values)
                 elif options.get("dynamic"):  # and so adds: _are_given()
-                    table.push_async(keys, piece_values).wait()
+                    table.push(keys, piece_values)
+                    if model.startswith("asp"):
+                        table.pull(keys)  # waits for what was pushed before, and push() does not
                 elif needs_clock:
                     pending.append(table.call_async("set", list(keys), piece_values.ravel()))
                 else:

@@ -193,7 +193,8 @@ class Layers(unittest.TestCase):
                 optimizer = layers.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1), session, net, **moves)
                 optimizer.pull()
                 torch.testing.assert_close(values_of(net), values_of(model(1)))
-                zeros = torch.nn.Linear(2, 1)
+                with _seeding:  # it draws numbers, too
+                    zeros = torch.nn.Linear(2, 1)
                 torch.nn.init.zeros_(zeros.weight)
                 torch.nn.init.zeros_(zeros.bias)
                 optimizer = layers.DistributedOptimizer("sgd(rate=0.1)", session, zeros, name="zeros", **moves)
