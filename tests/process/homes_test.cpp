@@ -214,7 +214,7 @@ TEST_P(HomesTest, TwoAfterOneAnotherFailOver) {
       }
     }
   }
-  EXPECT_GT(there, kRows / 2) << "of both";
+  EXPECT_GT(there, kRows / 4) << "of both: half of the nodes are gone, and each row may be on any";
   for (const std::uint32_t node : {0U, 3U}) EXPECT_TRUE(board_->has_moved_inherited[node]);
 }
 

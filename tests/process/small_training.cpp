@@ -44,7 +44,7 @@ std::vector<SmallTraining> stateless_trainings() {
        {"--dimension", "4", "--iterations", "60", "--min-count", "1", "--top-words", "0", "--allocation",
         "static", "--clocks-per-iteration", "4"},
        {""}},
-      {"ctr", {"--rank", "2", "--passes", "8", "--batch", "20"}, {""}}};
+      {"ctr", {"--rank", "2", "--passes", "16", "--batch", "20"}, {""}}};
 }
 
 void write_data(const SmallTraining& training, const std::string& path) {
