@@ -372,9 +372,15 @@ absl::Status Server::take_back(Peer& worker) {
   worker.come_back();
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
     enqueue(lane, {.kind = LaneTask::Kind::kMute, .worker = worker.worker});
-  if (!chain_.waits_for_workers()) RETURN_IF_ERROR(tell_tables_again(worker));
+  if (!is_told_later(worker)) RETURN_IF_ERROR(tell_tables_again(worker));
   if (worker.left) reply(worker, protocol::Goodbye{});
   return absl::OkStatus();
+}
+
+/// All that this copy has is told when all have come, and in its order: a region that is added meanwhile is
+/// not told alone, before those that the worker does not know.
+bool Server::is_told_later(const Peer& worker) const {
+  return worker.has_come_back && chain_.waits_for_workers();
 }
 
 /// Without knowing where they are, it reads nothing here.
@@ -540,7 +546,7 @@ absl::Status Server::tell_opened(Peer& peer, const TableShard& shard) {
   // Nor is it told of it if the connection is that of the process that takes its place, or gone: who comes
   // back is told of all.
   if (peer.connection == nullptr || peer.closed || peer.welcome) return absl::OkStatus();
-  if (peer.has_come_back && chain_.waits_for_workers()) return absl::OkStatus();
+  if (is_told_later(peer)) return absl::OkStatus();
   list_announcements(peer, shard);
   return announce(peer);
 }
@@ -1045,6 +1051,7 @@ void Server::carry_out(RegionDesk::Order& order) {
   for (const std::unique_ptr<Peer>& peer : peers_) {
     const bool knows_the_table = peer->is_worker() && peer->tables_opened > order.shard->table.table;
     if (!knows_the_table || !peer->is_there()) continue;
+    if (is_told_later(*peer)) continue;
     peer->announcements.push_back({.shard = order.shard, .region = order.shard->regions() - 1});
     if (const absl::Status status = announce(*peer); !status.ok()) fail(status);
   }

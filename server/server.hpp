@@ -128,6 +128,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   void hear(Peer& peer);
   void on_message(Peer& peer, std::span<const std::byte> bytes);
   absl::Status take_back(Peer& worker);
+  [[nodiscard]] bool is_told_later(const Peer& worker) const;
   absl::Status tell_tables_again(Peer& worker);
   void on_adopted(const WorkerMessage& record);
   [[nodiscard]] bool all_know_why() const;
