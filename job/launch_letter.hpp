@@ -26,6 +26,8 @@ struct ProgramRole {
   ReadPath read_path = ReadPath::kAuto;
   double update_budget_mb_per_s = 0;
   std::uint32_t silence_timeout_ms = 5000;
+  std::uint32_t copies = 0;  ///< of each server besides itself; at the rendezvous they come after all servers
+  std::int64_t launcher = 0;  ///< with copies: the process that decides about them
   friend bool operator==(const ProgramRole&, const ProgramRole&) = default;
 };
 

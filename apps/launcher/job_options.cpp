@@ -501,9 +501,8 @@ absl::Status check_no_replicas(const JobOptions& options) {
   }
   if (options.replicas == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "--replicas: expected with verbena run, for an application of its own, on one host or with "
-      "--rendezvous; not for processes that meet by PMIx (mpirun and srun end all when one dies), that find "
-      "each other by --addresses or --job, or for a program of yours");
+      "--replicas: expected with verbena run, on one host or with --rendezvous; not for processes that meet "
+      "by PMIx (mpirun and srun end all when one dies), or that find each other by --addresses or --job");
 }
 
 absl::Status check_can_join(const JobOptions& options) {

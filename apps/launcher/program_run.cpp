@@ -100,13 +100,16 @@ job::ProgramRole role_of(const JobOptions& job, std::uint32_t rank, std::uint32_
           .shares_cores = !spins(job),
           .read_path = read_path_of(job),
           .update_budget_mb_per_s = job.budget_mb_per_s,
-          .silence_timeout_ms = job.silence_timeout_ms};
+          .silence_timeout_ms = job.silence_timeout_ms,
+          .copies = job.replicas,
+          .launcher = ::getpid()};
 }
 
 std::vector<Launcher::Command> program_commands(const JobOptions& job,
                                                 const std::vector<std::string>& words) {
   std::vector<Launcher::Command> commands;
-  for (std::uint32_t rank = 0; rank < job.servers; ++rank) commands.push_back(server_command(job, rank));
+  for (std::uint32_t number = 0; number < job.server_processes(); ++number)
+    commands.push_back(server_command(job, number));
   for (std::uint32_t rank = 0; rank < job.workers; ++rank) {
     commands.push_back({.name = fmt::format("worker {}", rank),
                         .arguments = words,
@@ -233,7 +236,6 @@ absl::StatusOr<std::vector<std::string>> with_path(std::vector<std::string> word
 
 absl::Status check(const RunOptions& run, Program& application) {
   RETURN_IF_ERROR(check_all(application, run));
-  RETURN_IF_ERROR(check_no_replicas(run.job));
   return check_host(run.job);
 }
 
@@ -269,7 +271,9 @@ int run_program(RunOptions run, const ProgramOptions& options) {
   if (!outputs.ok()) return report_error(outputs.status());
   RunMonitor& monitor = (*outputs)->monitor();
   for (std::uint32_t restart = 1;; ++restart) {
-    Launcher launcher(monitor);
+    Launcher launcher(monitor, /*checkpoints=*/"", [&](const Succession::Copy& copy) {
+      return server_command(run.job, copy.copy * run.job.servers + copy.server);
+    });
     const absl::Status ended = launcher.run(program_commands(run.job, *words));
     if (!launcher.has_lost_process() || restart > options.restarts)
       return (*outputs)->finish(ended, launcher.signal());
@@ -285,6 +289,10 @@ int run_program_in_cluster(const RunOptions& run, const ProgramOptions& options,
     return report_error(absl::InvalidArgumentError(
         "--restarts: only what has started the processes can start them again: expected something that does, "
         "with the same words"));
+  }
+  if (run.job.replicas > 0) {
+    return report_error(absl::InvalidArgumentError(
+        "--replicas: expected with a program of yours on one host, and not where its processes meet others"));
   }
   Program application(options);
   CLI::App none;
