@@ -58,6 +58,8 @@ void visit_members(Role& role, const Visit& visit) {
   visit("silence_timeout_ms", role.silence_timeout_ms);
   visit("copies", role.copies);
   visit("launcher", role.launcher);
+  visit("ends_who_is_left_out", role.ends_who_is_left_out);
+  visit("longest_absence_ms", role.longest_absence_ms);
 }
 
 /// Throws what nlohmann throws.

@@ -16,10 +16,11 @@ absl::StatusOr<Decided> map_decided(int descriptor) {
 }
 
 std::shared_ptr<cluster::StoredConfiguration> launchers_configuration(
-    std::int64_t launcher, const std::shared_ptr<const transport::Secret>& secret, Decided decided) {
+    std::int64_t launcher, const std::shared_ptr<const transport::Secret>& secret, Decided decided,
+    cluster::Decider decider) {
   return std::make_shared<cluster::StoredConfiguration>(
       std::make_unique<cluster::RemoteStore>(place_of_store(launcher), secret), /*prefix=*/"",
-      std::move(decided));
+      std::move(decided), decider);
 }
 
 }  // namespace verbena::job

@@ -1,5 +1,5 @@
-// Where a process of a job on one host learns which copies servers have: its launcher decides about them
-// (docs/elasticity.md).
+// Where a process learns which copies its job's servers have, from the process that has started it: on one
+// host from the launcher, which decides about them (docs/elasticity.md).
 #pragma once
 
 #include <atomic>
@@ -12,15 +12,17 @@
 
 namespace verbena::job {
 
-/// The number that a launcher shares with its job's processes: see cluster::ConfigurationSource::decided().
+/// The number that a launcher shares with the processes that it starts: see
+/// cluster::ConfigurationSource::decided().
 using Decided = std::shared_ptr<const std::atomic<std::uint64_t>>;
 
 /// `descriptor`: of the SharedWord that the launcher's letter names (LaunchLetter::decided). Takes ownership
 /// of it. Errors: SharedWord::map().
 absl::StatusOr<Decided> map_decided(int descriptor);
 
-/// The configuration of the job that process `launcher` has started, for one thread of one of its processes.
+/// For one thread of a process that process `launcher` has started.
 std::shared_ptr<cluster::StoredConfiguration> launchers_configuration(
-    std::int64_t launcher, const std::shared_ptr<const transport::Secret>& secret, Decided decided);
+    std::int64_t launcher, const std::shared_ptr<const transport::Secret>& secret, Decided decided,
+    cluster::Decider decider = {});
 
 }  // namespace verbena::job

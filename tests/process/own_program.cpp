@@ -110,7 +110,7 @@ std::vector<float> updates_after(const std::vector<float>& values, std::uint32_t
 absl::Status train(verbena::Session& session, const std::string& file, int iterations) {
   constexpr std::uint64_t kRows = 64;
   constexpr std::uint32_t kWidth = 4;
-  constexpr auto kPause = std::chrono::milliseconds(2);
+  constexpr auto kPause = std::chrono::milliseconds(4);
   const auto rows =
       session.table<float>({.name = "rows", .rows = kRows, .width = kWidth, .consistency = verbena::Bsp{}});
   if (!rows.ok()) return rows.status();

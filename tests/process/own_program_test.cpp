@@ -40,15 +40,6 @@ std::vector<nlohmann::json> lines_of(const std::string& metrics) {
   return all;
 }
 
-/// The rest of the line that begins so.
-std::string after(const std::string& text, const std::string& beginning) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(beginning)) return line.substr(beginning.size());
-  }
-  return "";
-}
-
 /// The process of that server which serves, as soon as a copy follows it; 0: there is none.
 pid_t serving(const Program& run_of_program, std::size_t server) {
   const verbena::testing::TemporaryFolder folder;
@@ -215,12 +206,12 @@ TEST_F(OwnProgramTest, ItsServersMayDie) {
                     HasSubstr("shows no sign of life, and is ended"), HasSubstr("failovers")));
   EXPECT_THAT(verbena::testing::contents(metrics),
               AllOf(HasSubstr("\"kind\":\"failover\""), HasSubstr("\"failovers\":3")));
-  const std::string iterations = after(ended.out, "iterations: ");
+  const std::string iterations = rest_of_line(ended.out, "iterations: ");
   ASSERT_NE(iterations, "");
   const Ended undisturbed = run_workers(2, {"trains", iterations});
   ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
-  ASSERT_NE(after(ended.out, "bits:"), "");
-  EXPECT_EQ(after(ended.out, "bits:"), after(undisturbed.out, "bits:"));
+  ASSERT_NE(rest_of_line(ended.out, "bits:"), "");
+  EXPECT_EQ(rest_of_line(ended.out, "bits:"), rest_of_line(undisturbed.out, "bits:"));
 }
 
 TEST_F(OwnProgramTest, RowsThatMoveHaveNoCopies) {
