@@ -19,9 +19,11 @@ constexpr auto kRequestLimit = std::chrono::seconds(2);
 }  // namespace
 
 StoredConfiguration::StoredConfiguration(std::unique_ptr<Store> store, const std::string& prefix,
-                                         std::shared_ptr<const std::atomic<std::uint64_t>> decided)
+                                         std::shared_ptr<const std::atomic<std::uint64_t>> decided,
+                                         Decider decider)
     : prefix_(prefix),
       decided_(std::move(decided)),
+      decider_(decider),
       store_(std::move(store)),
       mirror_(*store_, prefix + kConfigurationKey) {}
 
@@ -93,6 +95,8 @@ void StoredConfiguration::take_newest() {
   newest_ = *std::move(configuration);
   expects_change_ = false;
   changed_at_ = now_;
+  // Whoever was not ended for want of another copy may be now.
+  if (!decider_.ends_who_is_left_out) suspects_.clear();
 }
 
 void StoredConfiguration::expect_change() {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -26,12 +27,18 @@ inline constexpr const char* kSuspectsPrefix = "suspects/";
 inline constexpr const char* kNewcomersPrefix = "newcomers/";
 inline constexpr const char* kJoinedPrefix = "joined/";
 
+/// Whoever decides: see ConfigurationSource.
+struct Decider {
+  bool ends_who_is_left_out = true;
+  std::chrono::milliseconds longest_absence{0};
+};
+
 /// Thread safety: belongs to one thread.
 class StoredConfiguration final : public ConfigurationSource {
  public:
   /// `decided`: see ConfigurationSource; not nullptr.
   StoredConfiguration(std::unique_ptr<Store> store, const std::string& prefix,
-                      std::shared_ptr<const std::atomic<std::uint64_t>> decided);
+                      std::shared_ptr<const std::atomic<std::uint64_t>> decided, Decider decider = {});
 
   /// If there is none yet, this is to be the first one. All processes that say so say the same.
   void propose(const Configuration& first);
@@ -40,6 +47,10 @@ class StoredConfiguration final : public ConfigurationSource {
 
   [[nodiscard]] const Configuration& newest() const override { return newest_; }
   [[nodiscard]] std::uint64_t decided() const override { return decided_->load(std::memory_order_acquire); }
+  [[nodiscard]] bool ends_who_is_left_out() const override { return decider_.ends_who_is_left_out; }
+  [[nodiscard]] std::chrono::milliseconds longest_absence() const override {
+    return decider_.longest_absence;
+  }
   void poll(transport::TimePoint now) override;
   [[nodiscard]] transport::TimePoint next_poll() const override { return next_poll_; }
   void expect_change() override;
@@ -54,6 +65,7 @@ class StoredConfiguration final : public ConfigurationSource {
 
   const std::string prefix_;
   const std::shared_ptr<const std::atomic<std::uint64_t>> decided_;
+  const Decider decider_;
   // In this order: the mirror ends before its store.
   const std::unique_ptr<Store> store_;
   Mirror mirror_;

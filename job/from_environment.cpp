@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@
 #include "job/embedded_rendezvous.hpp"
 #include "job/environment.hpp"
 #include "job/launch_letter.hpp"
+#include "job/launchers_configuration.hpp"
 #include "job/line_stream.hpp"
 #include "job/peers.hpp"
 #include "job/secret_handover.hpp"
@@ -171,8 +173,9 @@ absl::Status place_by_letter(const LaunchLetter& letter, Place& place) {
   if (!rendezvous.ok()) return rendezvous.status();
   const std::atomic<bool> stop = false;  // the launcher ends this process itself
   absl::StatusOr<std::vector<std::string>> addresses =
-      AddressExchange(**rendezvous, role.servers).addresses("", stop);
+      AddressExchange(**rendezvous, role.servers * (1 + role.copies)).addresses("", stop);
   if (!addresses.ok()) return addresses.status();
+  addresses->resize(role.servers);  // the copies follow these
   const absl::StatusOr<const transport::Backend*> backend = transport::find_backend(role.scheme);
   if (!backend.ok()) return backend.status();
   if (place.options.network.tls && !role.tls && (*backend)->reach == transport::Reach::kHosts)
@@ -186,6 +189,17 @@ absl::Status place_by_letter(const LaunchLetter& letter, Place& place) {
                         .shares_cores = role.shares_cores});
   if (!transport.ok()) return transport.status();
   SessionOptions& options = place.options;
+  if (role.copies > 0) {
+    absl::StatusOr<Decided> decided = map_decided(letter.decided);
+    if (!decided.ok()) return decided.status();
+    options.configuration =
+        launchers_configuration(role.launcher, (*rendezvous)->secret(), *std::move(decided),
+                                {.ends_who_is_left_out = role.ends_who_is_left_out,
+                                 .longest_absence = std::chrono::milliseconds(role.longest_absence_ms)});
+    // While nobody leads the run, no copy takes the place of a server that is gone.
+    options.timeout_ms +=
+        std::min(role.longest_absence_ms, std::numeric_limits<std::uint32_t>::max() - options.timeout_ms);
+  }
   options.servers = *std::move(addresses);
   options.rank = role.rank;
   options.workers = role.workers;

@@ -26,6 +26,12 @@ struct ProgramRole {
   ReadPath read_path = ReadPath::kAuto;
   double update_budget_mb_per_s = 0;
   std::uint32_t silence_timeout_ms = 5000;
+  std::uint32_t copies = 0;  ///< of each server besides itself; at the rendezvous they come after all servers
+  // With copies:
+  std::int64_t launcher = 0;  ///< the process that says which of them serves
+  /// See cluster::ConfigurationSource.
+  bool ends_who_is_left_out = true;
+  std::uint32_t longest_absence_ms = 0;
   friend bool operator==(const ProgramRole&, const ProgramRole&) = default;
 };
 

@@ -107,11 +107,13 @@ absl::StatusOr<std::optional<RunStatus>> ask_launcher(const FoundJob& job,
   LauncherStore store(*launcher, std::move(secret), patience);
   const absl::StatusOr<std::optional<std::string>> answer = store.get(kStatusKey);
   if (!answer.ok()) {
-    return absl::Status(answer.status().code(), fmt::format("{}: the launcher does not answer: {}", job.name,
-                                                            std::string(answer.status().message())));
+    return absl::Status(answer.status().code(),
+                        fmt::format("{}: process {}, which leads the run, does not answer: {}", job.name,
+                                    *launcher, std::string(answer.status().message())));
   }
   if (!*answer)
-    return absl::UnavailableError(fmt::format("{}: the launcher has not said yet how the run is", job.name));
+    return absl::UnavailableError(
+        fmt::format("{}: process {}, which leads the run, has not said yet how it is", job.name, *launcher));
   absl::StatusOr<RunStatus> run = decode_run_status(**answer);
   if (!run.ok()) return run.status();
   return std::optional(*std::move(run));
@@ -154,7 +156,7 @@ std::string to_text(const JobStatus& status) {
   text += text_of_clock(status) + "\n\n";
   for (std::size_t i = 0; i < status.addresses.size(); ++i)
     text += fmt::format("server {}  {}\n", i, base::printable(status.addresses[i]));
-  return text + "\nNo launcher on this host has started this job: only that could tell more.\n";
+  return text + "\nNo process of this host leads this job: only a launcher, or rank 0, could tell more.\n";
 }
 
 nlohmann::json to_json(const JobStatus& status) {

@@ -11,9 +11,10 @@
 #include <optional>
 #include <utility>
 
-#include "apps/launcher/shared_word.hpp"
 #include "apps/report/exit_status.hpp"
 #include "job/embedded_rendezvous.hpp"
+#include "job/launchers_configuration.hpp"
+#include "job/shared_word.hpp"
 
 namespace verbena::apps {
 
@@ -63,18 +64,17 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
     job.transport.secret = rendezvous->secret();
     addresses.emplace(*rendezvous, options.job.server_processes());
   }
-  std::optional<SharedWord> stop_word;
+  std::optional<job::SharedWord> stop_word;
   if (saves_first) {
-    absl::StatusOr<SharedWord> mapped = SharedWord::map(options.letter.stop_word);
+    absl::StatusOr<job::SharedWord> mapped = job::SharedWord::map(options.letter.stop_word);
     if (!mapped.ok()) return fail(mapped.status());
     stop_word.emplace(*std::move(mapped));
   }
-  std::shared_ptr<const std::atomic<std::uint64_t>> decided;
+  job::Decided decided;
   if (options.letter.decided >= 0) {
-    absl::StatusOr<SharedWord> mapped = SharedWord::map(options.letter.decided);
+    absl::StatusOr<job::Decided> mapped = job::map_decided(options.letter.decided);
     if (!mapped.ok()) return fail(mapped.status());
-    const auto word = std::make_shared<const SharedWord>(*std::move(mapped));
-    decided = {word, &word->word()};
+    decided = *std::move(mapped);
   }
   StopSignals signals(saves_first                 ? std::initializer_list<int>{kSaveSignal, kEndSignal}
                       : options.letter.launched() ? std::initializer_list<int>{SIGTERM}

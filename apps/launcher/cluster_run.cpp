@@ -199,8 +199,15 @@ int ClusterProcess::meet_and_train() {
   decide_consistency(run_.job, application_, /*is_one_node=*/false);
   if (verdict.ok() && cluster_.rendezvous.news() == nullptr) verdict = check_no_replicas(run_.job);
   if (verdict.ok() && leads()) verdict = check_all(application_, run_);
-  if (verdict.ok() && leads()) verdict = decide_resume(run_.job, application_, options_, run_.quiet);
+  std::string resumes;
+  if (verdict.ok() && leads()) {
+    absl::StatusOr<std::string> decided = decide_resume(run_.job, application_, options_);
+    verdict = decided.status();
+    if (decided.ok()) resumes = *std::move(decided);
+  }
   absl::Status status = meet(std::move(verdict));
+  // One that takes a run over goes by what the others know, and finds out here that it does.
+  if (status.ok() && !resumes.empty() && !has_taken_over() && !run_.quiet) print_error("{}", resumes);
   if (status.ok()) status = meet(prepare());
   if (status.ok()) {
     const absl::StatusOr<std::string> address = cluster_.rendezvous.get(0, kLeader);
@@ -339,7 +346,10 @@ absl::Status ClusterProcess::learn_where_it_goes_on() {
   const absl::StatusOr<std::string> told = cluster_.rendezvous.get(0, kResume);
   if (!told.ok()) return told.status();
   run_.job.checkpoints.resume_from = told->substr(kFrom.size());
-  return follow_resume(run_.job, application_);
+  const absl::Status followed = follow_resume(run_.job, application_);
+  // Only a worker reads it, and it may be gone when others have been made since.
+  const bool trains = !is_added() && rank() >= run_.job.server_processes();
+  return is_late() && !trains && absl::IsNotFound(followed) ? absl::OkStatus() : followed;
 }
 
 /// Which process is which, as all decide alike from the same facts.

@@ -130,7 +130,7 @@ void add_silence_option(CLI::App& command, JobOptions& options) {
       ->capture_default_str();
 }
 
-void add_patience_option(CLI::App& command, JobOptions& options) {
+void add_worker_patience_option(CLI::App& command, JobOptions& options) {
   add_number(
       command, "--worker-patience", options.worker_patience_s,
       "Where processes meet without mpirun: when a worker's process dies, the run waits so many seconds "
@@ -140,10 +140,14 @@ void add_patience_option(CLI::App& command, JobOptions& options) {
       ->type_name("SECONDS")
       ->group(kProcessOptions)
       ->capture_default_str();
+}
+
+void add_leader_patience_option(CLI::App& command, JobOptions& options) {
   add_number(
       command, "--leader-patience", options.leader_patience_s,
-      "The same when the process of rank 0 dies, which leads the run, with --replicas: the others wait "
-      "so many seconds for another one. The same for all processes (docs/elasticity.md).",
+      "Where processes meet without mpirun, with --replicas: when the process of rank 0 dies, which leads "
+      "the run, the others wait so many seconds for another one in its place, which somebody has to start "
+      "with the same words; then they end. The same for all processes (docs/elasticity.md).",
       {0, 1'000'000})
       ->type_name("SECONDS")
       ->group(kProcessOptions)
@@ -501,9 +505,8 @@ absl::Status check_no_replicas(const JobOptions& options) {
   }
   if (options.replicas == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "--replicas: expected with verbena run, for an application of its own, on one host or with "
-      "--rendezvous; not for processes that meet by PMIx (mpirun and srun end all when one dies), that find "
-      "each other by --addresses or --job, or for a program of yours");
+      "--replicas: expected with verbena run, on one host or with --rendezvous; not for processes that meet "
+      "by PMIx (mpirun and srun end all when one dies), or that find each other by --addresses or --job");
 }
 
 absl::Status check_can_join(const JobOptions& options) {

@@ -110,15 +110,16 @@ void add_consistency_options(CLI::App& command, JobOptions& options);  // run, w
 void decide_consistency(JobOptions& options, Application& application, bool is_one_node);
 /// REQUIRES: the transport is decided.
 bool is_one_node(const JobOptions& options);
-void add_budget_option(CLI::App& command, JobOptions& options);      // server; the others have it, too
-void add_silence_option(CLI::App& command, JobOptions& options);     // all
-void add_patience_option(CLI::App& command, JobOptions& options);    // run
-void add_spin_option(CLI::App& command, JobOptions& options);        // all
-void add_server_options(CLI::App& command, JobOptions& options);     // run, server
-void add_outlive_option(CLI::App& command, JobOptions& options);     // server
-void add_address_options(CLI::App& command, JobOptions& options);    // worker, server
-void add_condition_options(CLI::App& command, JobOptions& options);  // run, worker
-void add_network_option(CLI::App& command, JobOptions& options);     // server; the others have it, too
+void add_budget_option(CLI::App& command, JobOptions& options);           // server; the others have it, too
+void add_silence_option(CLI::App& command, JobOptions& options);          // all
+void add_worker_patience_option(CLI::App& command, JobOptions& options);  // run APP
+void add_leader_patience_option(CLI::App& command, JobOptions& options);  // run
+void add_spin_option(CLI::App& command, JobOptions& options);             // all
+void add_server_options(CLI::App& command, JobOptions& options);          // run, server
+void add_outlive_option(CLI::App& command, JobOptions& options);          // server
+void add_address_options(CLI::App& command, JobOptions& options);         // worker, server
+void add_condition_options(CLI::App& command, JobOptions& options);       // run, worker
+void add_network_option(CLI::App& command, JobOptions& options);          // server; the others have it, too
 /// `of_run`: with --resume and --restarts, which one process decides for all.
 void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run);  // run, worker
 void add_log_options(CLI::App& command, JobOptions& options);                      // all

@@ -94,7 +94,7 @@ absl::Status Launcher::start(const std::vector<Command>& commands) {
       run_secret_ ? run_secret_->secret() : transport::Secret::random();
   if (!secret.ok()) return secret.status();
   if (saves_first_) {
-    absl::StatusOr<SharedWord> word = SharedWord::make();
+    absl::StatusOr<job::SharedWord> word = job::SharedWord::make();
     if (!word.ok()) return word.status();
     stop_word_.emplace(*std::move(word));
   }

@@ -16,12 +16,12 @@
 #include "apps/launcher/child_process.hpp"
 #include "apps/launcher/memory_kills.hpp"
 #include "apps/launcher/run_monitor.hpp"
-#include "apps/launcher/shared_word.hpp"
 #include "apps/launcher/stop_signals.hpp"
 #include "apps/launcher/succession.hpp"
 #include "apps/report/run_status.hpp"
 #include "job/embedded_rendezvous.hpp"
 #include "job/run_secret.hpp"
+#include "job/shared_word.hpp"
 
 namespace verbena::apps {
 
@@ -118,7 +118,7 @@ class Launcher {
   const std::string checkpoints_;
   const bool saves_first_ = !checkpoints_.empty();
   const NewCopy new_copy_;
-  std::optional<SharedWord> stop_word_;       ///< if `saves_first_`: for StopAgreement
+  std::optional<job::SharedWord> stop_word_;  ///< if `saves_first_`: for StopAgreement
   std::optional<job::RunSecret> run_secret_;  ///< nullopt: nobody can look into this run
   std::optional<job::RendezvousHost> rendezvous_;
   bool has_copies_ = false;

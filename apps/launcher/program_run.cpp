@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -26,6 +25,7 @@
 #include "apps/application.hpp"
 #include "apps/launcher/child_end.hpp"
 #include "apps/launcher/child_process.hpp"
+#include "apps/launcher/configuration_relay.hpp"
 #include "apps/launcher/host_run.hpp"
 #include "apps/launcher/launcher.hpp"
 #include "apps/launcher/memory_kills.hpp"
@@ -88,6 +88,7 @@ absl::StatusOr<std::string> find_program(const std::string& name) {
   return absl::NotFoundError(fmt::format("{}: there is no such program, or it may not be executed", name));
 }
 
+/// For a program that this process starts.
 job::ProgramRole role_of(const JobOptions& job, std::uint32_t rank, std::uint32_t node) {
   return {.rank = rank,
           .workers = job.workers,
@@ -100,13 +101,16 @@ job::ProgramRole role_of(const JobOptions& job, std::uint32_t rank, std::uint32_
           .shares_cores = !spins(job),
           .read_path = read_path_of(job),
           .update_budget_mb_per_s = job.budget_mb_per_s,
-          .silence_timeout_ms = job.silence_timeout_ms};
+          .silence_timeout_ms = job.silence_timeout_ms,
+          .copies = job.replicas,
+          .launcher = ::getpid()};
 }
 
 std::vector<Launcher::Command> program_commands(const JobOptions& job,
                                                 const std::vector<std::string>& words) {
   std::vector<Launcher::Command> commands;
-  for (std::uint32_t rank = 0; rank < job.servers; ++rank) commands.push_back(server_command(job, rank));
+  for (std::uint32_t number = 0; number < job.server_processes(); ++number)
+    commands.push_back(server_command(job, number));
   for (std::uint32_t rank = 0; rank < job.workers; ++rank) {
     commands.push_back({.name = fmt::format("worker {}", rank),
                         .arguments = words,
@@ -134,18 +138,30 @@ class ProgramUnderCluster {
   absl::Status run(const Role& role, const std::vector<std::string>& words) {
     const absl::StatusOr<std::vector<std::string>> addresses = role.addresses->addresses("", stop_);
     if (!addresses.ok()) return addresses.status();
-    job::RendezvousHost rendezvous(1, role.job.transport.secret, role.job.servers);
+    job::RendezvousHost rendezvous(1, role.job.transport.secret, role.job.server_processes());
     job::AddressExchange::pass_on(*addresses, rendezvous);
     const absl::StatusOr<int> seat = rendezvous.add();
     if (!seat.ok()) return seat.status();
     const std::uint32_t node = role.own_server.value_or(role.rank % role.job.servers);
-    absl::StatusOr<ChildProcess> child = ChildProcess::start(
-        "the program", words, {.rendezvous = *seat, .program = role_of(role.job, role.rank, node)});
+    job::LaunchLetter letter{.rendezvous = *seat, .program = role_of(role.job, role.rank, node)};
+    if (role.told != nullptr) {
+      role.told->begin(*addresses);
+      absl::StatusOr<std::unique_ptr<ConfigurationRelay>> relay =
+          ConfigurationRelay::begin(role.job.transport.secret, *role.told);
+      if (!relay.ok()) return relay.status();
+      relay_ = *std::move(relay);
+      letter.decided = relay_->decided_descriptor();
+      letter.program->ends_who_is_left_out = false;
+      letter.program->longest_absence_ms =
+          static_cast<std::uint32_t>(std::chrono::milliseconds(role.job.longest_absence_of_leader()).count());
+    }
+    absl::StatusOr<ChildProcess> child = ChildProcess::start("the program", words, std::move(letter));
     ::close(*seat);
     if (!child.ok()) return child.status();
     std::optional<int> end;
     while (!end) {
       wait(*child, rendezvous);
+      if (relay_ != nullptr) relay_->poll();
       if (absl::Status status = rendezvous.serve(); !status.ok()) broken_.Update(status);
       // Ask for its end first: then everything that it has sent is in the pipe.
       end = child->reap();
@@ -163,20 +179,22 @@ class ProgramUnderCluster {
   static constexpr auto kPoliteness = std::chrono::milliseconds(400);
   /// A stop reaches the program and this process at about the same time.
   static constexpr auto kStopPatience = std::chrono::milliseconds(200);
-  static constexpr int kTickMs = 1000;
+  static constexpr auto kTick = std::chrono::seconds(1);
 
   void wait(const ChildProcess& child, const job::RendezvousHost& rendezvous) const {
     const int events = rendezvous.wants_to_write(0) ? POLLIN | POLLOUT : POLLIN;
-    std::array<pollfd, 4> wanted = {{{child.end_descriptor(), POLLIN, 0},
-                                     {child.message_descriptor(), POLLIN, 0},
-                                     {rendezvous.descriptor(0), static_cast<short>(events), 0},
-                                     {history_.asked_to_end ? -1 : woken_, POLLIN, 0}}};
-    int timeout_ms = kTickMs;
-    if (history_.asked_to_end && !history_.killed) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(kill_at_ - Clock::now());
-      timeout_ms = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kTickMs));
+    std::vector<pollfd> wanted = {{child.end_descriptor(), POLLIN, 0},
+                                  {child.message_descriptor(), POLLIN, 0},
+                                  {rendezvous.descriptor(0), static_cast<short>(events), 0},
+                                  {history_.asked_to_end ? -1 : woken_, POLLIN, 0}};
+    Clock::time_point until = Clock::now() + kTick;
+    if (history_.asked_to_end && !history_.killed) until = std::min(until, kill_at_);
+    if (relay_ != nullptr) {
+      relay_->add_descriptors(wanted);
+      until = std::min(until, relay_->next_poll());
     }
-    ::poll(wanted.data(), wanted.size(), timeout_ms);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+    ::poll(wanted.data(), wanted.size(), static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
   }
   void pass_on(std::string_view line) {
     const absl::StatusOr<job::ChildMessage> message = job::decode(line);
@@ -218,6 +236,7 @@ class ProgramUnderCluster {
   const std::atomic<bool>& stop_;
   const int woken_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   const MemoryKills kills_before_ = count_memory_kills();
+  std::unique_ptr<ConfigurationRelay> relay_;  ///< nullptr: servers have no copies
   ChildHistory history_{.must_finish = true};
   absl::Status broken_;  ///< why what it says cannot be understood
   Clock::time_point kill_at_;
@@ -233,7 +252,6 @@ absl::StatusOr<std::vector<std::string>> with_path(std::vector<std::string> word
 
 absl::Status check(const RunOptions& run, Program& application) {
   RETURN_IF_ERROR(check_all(application, run));
-  RETURN_IF_ERROR(check_no_replicas(run.job));
   return check_host(run.job);
 }
 
@@ -269,7 +287,9 @@ int run_program(RunOptions run, const ProgramOptions& options) {
   if (!outputs.ok()) return report_error(outputs.status());
   RunMonitor& monitor = (*outputs)->monitor();
   for (std::uint32_t restart = 1;; ++restart) {
-    Launcher launcher(monitor);
+    Launcher launcher(monitor, /*checkpoints=*/"", [&](const Succession::Copy& copy) {
+      return server_command(run.job, copy.copy * run.job.servers + copy.server);
+    });
     const absl::Status ended = launcher.run(program_commands(run.job, *words));
     if (!launcher.has_lost_process() || restart > options.restarts)
       return (*outputs)->finish(ended, launcher.signal());

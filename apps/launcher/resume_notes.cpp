@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "apps/report/console.hpp"
 #include "apps/resuming/checkpoints.hpp"
 #include "base/decimal.hpp"
 #include "base/printable.hpp"
@@ -171,28 +170,24 @@ absl::Status check_resume(const CheckpointSummary& checkpoint, Application& appl
   return differences.status();
 }
 
-absl::Status decide_resume(JobOptions& job, Application& application, const ApplicationOptions& options,
-                           bool quiet) {
+absl::StatusOr<std::string> decide_resume(JobOptions& job, Application& application,
+                                          const ApplicationOptions& options) {
   CheckpointSettings& checkpoints = job.checkpoints;
-  if (!checkpoints.resume && checkpoints.resume_from.empty()) return absl::OkStatus();
+  if (!checkpoints.resume && checkpoints.resume_from.empty()) return std::string();
   std::vector<std::string> damaged;
   const absl::StatusOr<CheckpointSummary> found = checkpoints.resume
                                                       ? newest_checkpoint(checkpoints.folder, &damaged)
                                                       : read_checkpoint(checkpoints.resume_from);
   if (checkpoints.resume && absl::IsNotFound(found.status())) {
-    if (!quiet)
-      print_error("verbena: there is no checkpoint in {} yet: the run begins at its beginning\n",
-                  base::printable(checkpoints.folder));
-    return absl::OkStatus();
+    return fmt::format("verbena: there is no checkpoint in {} yet: the run begins at its beginning\n",
+                       base::printable(checkpoints.folder));
   }
   for (const std::string& line : damaged) spdlog::warn("--resume: {}", line);
   if (!found.ok()) return found.status();
   RETURN_IF_ERROR(check_resume(*found, application, options, job));
   checkpoints.resume_from = found->path;
-  if (!quiet)
-    print_error("verbena: goes on from {}, after iteration {}\n", base::printable(found->path),
-                base::printable(found->notes.at(kIterationNote)));
-  return absl::OkStatus();
+  return fmt::format("verbena: goes on from {}, after iteration {}\n", base::printable(found->path),
+                     base::printable(found->notes.at(kIterationNote)));
 }
 
 absl::Status follow_resume(const JobOptions& job, Application& application) {

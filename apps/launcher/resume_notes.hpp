@@ -28,11 +28,11 @@ absl::StatusOr<std::int64_t> iteration_of(const CheckpointSummary& checkpoint);
 absl::Status check_resume(const CheckpointSummary& checkpoint, Application& application,
                           const ApplicationOptions& options, const JobOptions& job);
 
-/// Decides which checkpoint the run goes on from: job.checkpoints.resume_from; prints that, unless `quiet`,
-/// and which newer ones are damaged. For one process, before it starts those of the job. Errors as of
-/// check_resume(); DATA_LOSS: there are checkpoints, and all are damaged.
-absl::Status decide_resume(JobOptions& job, Application& application, const ApplicationOptions& options,
-                           bool quiet);
+/// Decides which checkpoint the run goes on from: job.checkpoints.resume_from; prints which newer ones are
+/// damaged. Returns what to tell the user: lines; empty: nothing. For one process, before it starts those of
+/// the job. Errors as of check_resume(); DATA_LOSS: there are checkpoints, and all are damaged.
+absl::StatusOr<std::string> decide_resume(JobOptions& job, Application& application,
+                                          const ApplicationOptions& options);
 /// For a process of a job of which another one has checked that: only tells the application what it goes on
 /// from, if it does.
 absl::Status follow_resume(const JobOptions& job, Application& application);

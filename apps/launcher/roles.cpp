@@ -13,12 +13,12 @@
 #include "apps/conditions/competitors.hpp"
 #include "apps/conditions/slowdown.hpp"
 #include "apps/launcher/short_slices.hpp"
-#include "apps/launcher/succession.hpp"
 #include "apps/launcher/told_configuration.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/resuming/checkpoints.hpp"
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
+#include "job/launchers_configuration.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
 #include <verbena/consistency.hpp>
@@ -29,8 +29,9 @@ namespace {
 
 /// Where this process learns which copies servers have, if its launcher decides about them; else nullptr.
 std::shared_ptr<cluster::StoredConfiguration> stored_configuration_for(const Role& role) {
-  return role.decided == nullptr ? nullptr
-                                 : configuration_of(::getppid(), role.job.transport.secret, role.decided);
+  return role.decided == nullptr
+             ? nullptr
+             : job::launchers_configuration(::getppid(), role.job.transport.secret, role.decided);
 }
 
 /// Where this process learns which copies servers have; nullptr: they have none.

@@ -15,6 +15,7 @@
 #include "apps/launcher/outlet.hpp"
 #include "apps/launcher/process_jobs.hpp"
 #include "job/address_exchange.hpp"
+#include "job/launchers_configuration.hpp"
 
 namespace verbena::apps {
 
@@ -39,8 +40,8 @@ struct Role {
   bool joins = false;  ///< it comes while the job runs: a server's copy, or in a dead worker's place
   bool replaces_workers = false;  ///< other processes take the places of workers that die
   std::uint32_t incarnation = 0;  ///< SessionOptions::incarnation of all workers of a process
-  /// See cluster::ConfigurationSource; nullptr: servers have no copies.
-  std::shared_ptr<const std::atomic<std::uint64_t>> decided = nullptr;
+  /// For a job on one host whose servers have copies; else nullptr.
+  job::Decided decided = nullptr;
   /// For a job on several hosts whose servers have copies; else nullptr.
   ToldConfiguration* told = nullptr;
 };

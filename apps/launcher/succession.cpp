@@ -5,9 +5,6 @@
 #include <chrono>
 #include <utility>
 
-#include "cluster/remote_store.hpp"
-#include "job/server_place.hpp"
-
 namespace verbena::apps {
 namespace {
 
@@ -24,17 +21,9 @@ std::string what_follows(const cluster::Configuration& next, std::uint32_t serve
                      next.number);
 }
 
-std::shared_ptr<cluster::StoredConfiguration> configuration_of(
-    pid_t launcher, const std::shared_ptr<const transport::Secret>& secret,
-    std::shared_ptr<const std::atomic<std::uint64_t>> decided) {
-  return std::make_shared<cluster::StoredConfiguration>(
-      std::make_unique<cluster::RemoteStore>(job::place_of_store(launcher), secret), /*prefix=*/"",
-      std::move(decided));
-}
-
 absl::StatusOr<std::unique_ptr<Succession>> Succession::begin(
     std::shared_ptr<const transport::Secret> secret) {
-  absl::StatusOr<SharedWord> decided = SharedWord::make();
+  absl::StatusOr<job::SharedWord> decided = job::SharedWord::make();
   if (!decided.ok()) return decided.status();
   std::unique_ptr<Succession> succession(new Succession(*std::move(decided)));
   if (absl::Status status = succession->store_.listen(std::move(secret)); !status.ok()) return status;

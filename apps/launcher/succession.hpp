@@ -3,7 +3,6 @@
 #pragma once
 
 #include <poll.h>
-#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -16,10 +15,9 @@
 
 #include "absl/status/statusor.h"
 #include "apps/launcher/run_store.hpp"
-#include "apps/launcher/shared_word.hpp"
 #include "apps/report/drain_request.hpp"
 #include "cluster/controller.hpp"
-#include "cluster/stored_configuration.hpp"
+#include "job/shared_word.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::apps {
@@ -27,21 +25,15 @@ namespace verbena::apps {
 /// A copy of the server is gone, and this configuration was made: for people.
 std::string what_follows(const cluster::Configuration& next, std::uint32_t server);
 
-/// The configuration of the job that `launcher` has started, for one of its processes. `decided`: see
-/// cluster::ConfigurationSource.
-std::shared_ptr<cluster::StoredConfiguration> configuration_of(
-    pid_t launcher, const std::shared_ptr<const transport::Secret>& secret,
-    std::shared_ptr<const std::atomic<std::uint64_t>> decided);
-
 /// Thread safety: belongs to one thread.
 class Succession {
  public:
   using Copy = cluster::Controller::Copy;
 
-  /// Errors: StoreServer::listen(), SharedWord::make().
+  /// Errors: StoreServer::listen(), job::SharedWord::make().
   static absl::StatusOr<std::unique_ptr<Succession>> begin(std::shared_ptr<const transport::Secret> secret);
 
-  /// Of a SharedWord for the job's processes: the number of the newest configuration.
+  /// Of a job::SharedWord for the job's processes: the number of the newest configuration.
   [[nodiscard]] int decided_descriptor() const { return decided_.descriptor(); }
 
   /// What to wait for before the next poll(), and what whoever looks finds, and asks for.
@@ -61,12 +53,12 @@ class Succession {
   absl::StatusOr<std::string> remove(const Copy& ended);
 
  private:
-  explicit Succession(SharedWord decided)
+  explicit Succession(job::SharedWord decided)
       : decided_(std::move(decided)), controller_(store_.state(), [this](std::uint64_t number) {
           decided_.word().store(number, std::memory_order_release);
         }) {}
 
-  const SharedWord decided_;
+  const job::SharedWord decided_;
   RunStore store_;
   cluster::Controller controller_;
 };

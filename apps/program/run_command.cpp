@@ -25,9 +25,11 @@ namespace verbena::apps {
 namespace {
 
 int run_on_this_host(RunOptions run, Application& application, const ApplicationOptions& options) {
-  absl::Status status = prepare_host_run(run, application);
-  if (status.ok()) status = decide_resume(run.job, application, options, run.quiet);
+  const absl::Status status = prepare_host_run(run, application);
   if (!status.ok()) return report_error(status);
+  const absl::StatusOr<std::string> resumes = decide_resume(run.job, application, options);
+  if (!resumes.ok()) return report_error(resumes.status());
+  if (!run.quiet && !resumes->empty()) print_error("{}", *resumes);
   const absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run, application, options);
   if (!outputs.ok()) return report_error(outputs.status());
   const HostRunEnd ended = carry_out_host_run(run, application, options, (*outputs)->monitor());
@@ -181,7 +183,8 @@ void add_application(CLI::App& command, Application& application, const CarryOut
   add_elastic_option(*app, options->job);
   add_thread_option(*app, options->job);
   add_silence_option(*app, options->job);
-  add_patience_option(*app, options->job);
+  add_worker_patience_option(*app, options->job);
+  add_leader_patience_option(*app, options->job);
   add_transport_options(*app, options->job.transport, kProcessOptions);
   add_peer_options(*app, options->peers);
   add_join_options(*app, *options);
@@ -244,6 +247,7 @@ void add_own_program(CLI::App& command, const std::vector<std::string>& words, R
   JobOptions& job = options->run.job;
   add_size_options(command, job);
   add_silence_option(command, job);
+  add_leader_patience_option(command, job);
   add_transport_options(command, job.transport, kProcessOptions);
   add_peer_options(command, options->run.peers);
   add_spin_option(command, job);

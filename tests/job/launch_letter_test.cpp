@@ -70,7 +70,11 @@ TEST(LaunchLetterTest, TellsAProgramItsRole) {
                          .shares_cores = true,
                          .read_path = ReadPath::kCached,
                          .update_budget_mb_per_s = 1.5,
-                         .silence_timeout_ms = 7000};
+                         .silence_timeout_ms = 7000,
+                         .copies = 2,
+                         .launcher = 4711,
+                         .ends_who_is_left_out = false,
+                         .longest_absence_ms = 60000};
   const auto written = write_letter({.report_to = 71, .rendezvous = 72, .program = role});
   ASSERT_TRUE(written.ok()) << written.status();
   ::setenv(kLetterVariable, std::to_string(*written).c_str(), 1);

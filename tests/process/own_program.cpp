@@ -15,16 +15,27 @@
 //   stays-out  ends at once, without joining
 //   saves FOLDER   makes a checkpoint after each iteration, and goes on from the newest one; worker 1 dies in
 //              the second iteration unless it has begun with that
+//
+// These do something else:
+//   trains-until FILE   all workers add to rows what follows from these, in many iterations, until the first
+//              worker finds FILE; it then says how many there were, and the bits of all rows
+//   trains N   the same in N iterations, without pauses
+//   moves      opens a table whose rows move
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/return_if_error.hpp"
@@ -84,6 +95,60 @@ absl::Status count(verbena::Session& session, const std::string& mode, const std
   return absl::OkStatus();
 }
 
+/// The sums depend on their order, and what is added on what was there: a difference in a bit stays.
+std::vector<float> updates_after(const std::vector<float>& values, std::uint32_t worker, int iteration) {
+  std::vector<float> updates(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto mixed = static_cast<std::uint32_t>(i + 1) * 2654435761U +
+                       (worker + 1) * 40503U * static_cast<unsigned>(iteration);
+    updates[i] = static_cast<float>(mixed >> 8) * 0x1p-24F - 0.1F * values[i];
+  }
+  return updates;
+}
+
+/// Until there is the file, or for so many iterations.
+absl::Status train(verbena::Session& session, const std::string& file, int iterations) {
+  constexpr std::uint64_t kRows = 64;
+  constexpr std::uint32_t kWidth = 4;
+  constexpr auto kPause = std::chrono::milliseconds(4);
+  const auto rows =
+      session.table<float>({.name = "rows", .rows = kRows, .width = kWidth, .consistency = verbena::Bsp{}});
+  if (!rows.ok()) return rows.status();
+  const auto ends =
+      session.table<std::int64_t>({.name = "ends", .rows = 1, .width = 1, .consistency = verbena::Bsp{}});
+  if (!ends.ok()) return ends.status();
+  const verbena::KeyRange all{0, kRows};
+  std::vector<float> values(kRows * kWidth);
+  std::vector<std::int64_t> end(1);
+  int iteration = 0;
+  while (file.empty() ? iteration < iterations : end[0] == 0) {
+    ++iteration;
+    RETURN_IF_ERROR(rows->push(all, updates_after(values, session.rank(), iteration)));
+    if (session.rank() == 0 && !file.empty() && std::filesystem::exists(file))
+      RETURN_IF_ERROR(ends->push(verbena::KeyRange{0, 1}, std::vector<std::int64_t>{1}));
+    RETURN_IF_ERROR(session.clock());
+    RETURN_IF_ERROR(rows->pull(all, values));
+    RETURN_IF_ERROR(ends->pull(verbena::KeyRange{0, 1}, end));
+    if (iteration == 1) std::cout << "worker " << session.rank() << " trains" << std::endl;
+    if (!file.empty()) std::this_thread::sleep_for(kPause);
+  }
+  if (session.rank() != 0) return absl::OkStatus();
+  std::cout << "iterations: " << iteration << "\nbits:" << std::hex;
+  for (const float value : values) std::cout << ' ' << std::bit_cast<std::uint32_t>(value);
+  std::cout << std::endl;
+  return absl::OkStatus();
+}
+
+absl::Status move(verbena::Session& session) {
+  return session
+      .table<float>({.name = "rows",
+                     .rows = 8,
+                     .width = 1,
+                     .consistency = verbena::Asp{},
+                     .allocation = verbena::Allocation::kDynamic})
+      .status();
+}
+
 absl::Status run(const std::string& mode, const std::string& argument) {
   verbena::SessionOptions options;
   if (mode == "secret") options.network.secret_file = argument;
@@ -94,7 +159,14 @@ absl::Status run(const std::string& mode, const std::string& argument) {
   const auto session = verbena::Session::from_environment(options);
   if (!session.ok()) return session.status();
   if (mode == "twice") std::cout << verbena::Session::from_environment().status() << std::endl;
-  const absl::Status status = count(**session, mode, argument);
+  absl::Status status;
+  if (mode == "trains-until") {
+    status = train(**session, argument, 0);
+  } else if (mode == "trains") {
+    status = train(**session, "", std::atoi(argument.c_str()));
+  } else {
+    status = mode == "moves" ? move(**session) : count(**session, mode, argument);
+  }
   const bool is_silent = mode == "only-one-gives-up" && (*session)->rank() != 1;
   if (!status.ok() && !is_silent) (*session)->give_up(status).IgnoreError();
   return status;

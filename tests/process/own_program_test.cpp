@@ -1,5 +1,6 @@
 // Users' own programs as workers. Whoever starts them, each finds its place by one call, and the launcher
 // says what becomes of it, as for our own applications.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -37,6 +38,23 @@ std::vector<nlohmann::json> lines_of(const std::string& metrics) {
   std::vector<nlohmann::json> all;
   for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
   return all;
+}
+
+/// The process of that server which serves, as soon as a copy follows it; 0: there is none.
+pid_t serving(const Program& run_of_program, std::size_t server) {
+  const verbena::testing::TemporaryFolder folder;
+  pid_t found = 0;
+  wait_until([&] {
+    const Ended looked = run(
+        VERBENA_PROGRAM,
+        {"cluster", "status", "--json", "--job", fmt::format("run-{}", run_of_program.pid())}, folder.path());
+    if (looked.status != 0) return !alive(run_of_program.pid());
+    const nlohmann::json copies = nlohmann::json::parse(looked.out)["servers"][server]["copies"];
+    if (copies.size() != 2 || copies[0]["role"] != "serves" || copies[1]["role"] != "follows") return false;
+    found = copies[0]["pid"];
+    return true;
+  });
+  return found;
 }
 
 class OwnProgramTest : public ::testing::Test {
@@ -154,6 +172,52 @@ TEST_F(OwnProgramTest, GoesOnFromItsCheckpointWhenItIsStartedAgain) {
   const Ended failed = run_workers(3, {"silent"}, {"--restarts", "2"});
   EXPECT_EQ(failed.status, 1);
   EXPECT_THAT(failed.err, Not(HasSubstr("started again"))) << "it would fail again";
+}
+
+/// By a script between, so that the program's parent is not the launcher.
+TEST_F(OwnProgramTest, ItsServersMayDie) {
+  const std::string enough = scratch_.path("enough");
+  const std::string metrics = scratch_.path("run.jsonl");
+  Program verbena(
+      VERBENA_PROGRAM,
+      {"run", "--servers", "2", "--workers", "2", "--replicas", "1", "--silence-timeout", "2000", "--metrics",
+       metrics, "--", "sh", "-c", std::string(OWN_PROGRAM) + " trains-until " + enough + "; exit $?"},
+      scratch_.path());
+  ASSERT_TRUE(verbena.wait_for_output("worker 0 trains") && verbena.wait_for_output("worker 1 trains"));
+  const auto hit = [&](std::size_t server, int signal) {
+    const pid_t victim = serving(verbena, server);
+    ASSERT_GT(victim, 1);
+    ::kill(victim, signal);
+  };
+  const auto are_there_again = [&](std::size_t joins) {
+    return wait_until(
+        [&] { return verbena.times_said("can take its place") == joins || !alive(verbena.pid()); });
+  };
+  hit(0, SIGKILL);
+  ASSERT_TRUE(are_there_again(1));
+  hit(1, SIGSTOP);
+  hit(0, SIGKILL);  // it was a copy
+  ASSERT_TRUE(are_there_again(3));
+  verbena::testing::write_file(enough, "");
+  const Ended ended = verbena.wait();
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out,
+              AllOf(HasSubstr("was killed by SIGKILL: the run goes on with the last copy of server 0"),
+                    HasSubstr("shows no sign of life, and is ended"), HasSubstr("failovers")));
+  EXPECT_THAT(verbena::testing::contents(metrics),
+              AllOf(HasSubstr("\"kind\":\"failover\""), HasSubstr("\"failovers\":3")));
+  const std::string iterations = rest_of_line(ended.out, "iterations: ");
+  ASSERT_NE(iterations, "");
+  const Ended undisturbed = run_workers(2, {"trains", iterations});
+  ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
+  ASSERT_NE(rest_of_line(ended.out, "bits:"), "");
+  EXPECT_EQ(rest_of_line(ended.out, "bits:"), rest_of_line(undisturbed.out, "bits:"));
+}
+
+TEST_F(OwnProgramTest, RowsThatMoveHaveNoCopies) {
+  const Ended ended = run_workers(1, {"moves"}, {"--replicas", "1"});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("there are no copies of them"), HasSubstr("without --replicas")));
 }
 
 TEST_F(OwnProgramTest, WrongUseIsExplained) {

@@ -112,6 +112,14 @@ Ended run(const std::string& path, const std::vector<std::string>& arguments,
   return Program(path, arguments, scratch, prepare).wait();
 }
 
+std::string rest_of_line(const std::string& text, const std::string& beginning) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(beginning)) return line.substr(beginning.size());
+  }
+  return "";
+}
+
 bool wait_until(const std::function<bool()>& condition, std::chrono::duration<double> patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (!condition()) {

@@ -56,6 +56,9 @@ Ended run(
     const std::string& path, const std::vector<std::string>& arguments, const std::filesystem::path& scratch,
     const std::function<void()>& prepare = [] {});
 
+/// The rest of the first line of `text` that begins so; empty: there is none.
+std::string rest_of_line(const std::string& text, const std::string& beginning);
+
 /// Waits until the condition holds; by default for as long as any host may need. Returns false if that takes
 /// longer.
 bool wait_until(const std::function<bool()>& condition,

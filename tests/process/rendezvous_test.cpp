@@ -113,6 +113,86 @@ TEST_F(RendezvousTest, ByVariablesTheyDoTheSame) {
   EXPECT_THAT(ended[0].out, HasSubstr("1 server × 2 workers"));
 }
 
+/// Workers alone read it, and these cannot be replaced: so nothing keeps it. Who leads the run then goes on
+/// from no other one.
+TEST_F(RendezvousTest, ServersComeBackWhenTheCheckpointOfTheBeginningIsGone) {
+  const std::vector<std::string> saves = {
+      "--checkpoint", path("saved"), "--checkpoint-every", "1", "--checkpoint-keep", "1"};
+  std::vector<std::string> words = {"run", "counter", "--iterations", "3"};
+  words.insert(words.end(), saves.begin(), saves.end());
+  ASSERT_EQ(run(COUNTER_PROGRAM, words, folder_.path()).status, 0);
+  std::filesystem::path beginning;
+  for (const auto& entry : std::filesystem::directory_iterator(path("saved"))) beginning = entry.path();
+  words = {"run",        "counter", "--iterations", "1000000", "--milliseconds", "20", "--servers", "1",
+           "--replicas", "1",       "--workers",    "1",       "--resume"};
+  words.insert(words.end(), saves.begin(), saves.end());
+  start_by_options(3, words);
+  ASSERT_TRUE(processes_[0]->wait_for_output("goes on from " + beginning.string()));
+  ASSERT_TRUE(wait_until([&] { return !std::filesystem::exists(beginning); }));
+  words.insert(words.end(), {"--rendezvous", place(), "--processes", "3", "--secret-file", path("secret"),
+                             "--process", ""});
+  for (const std::size_t rank : {1U, 0U}) {
+    processes_[rank]->signal(SIGKILL);
+    words.back() = std::to_string(rank);
+    processes_[rank] = std::make_unique<Program>(COUNTER_PROGRAM, words, folder_.path());
+    EXPECT_TRUE(processes_[0]->wait_for_output("can take its place"));
+  }
+  EXPECT_TRUE(processes_[0]->has_said("this process leads the run"));
+  EXPECT_FALSE(processes_[0]->has_said("goes on from"));
+}
+
+/// One server is stopped, and the one that leads the run is killed: others come in their places.
+TEST_F(RendezvousTest, ServersOfAProgramOfOnesOwnMayDie) {
+  const std::string enough = path("enough");
+  const auto words_of = [&](std::size_t rank) {
+    return std::vector<std::string>{"run",
+                                    "--servers",
+                                    "2",
+                                    "--replicas",
+                                    "1",
+                                    "--workers",
+                                    "2",
+                                    "--silence-timeout",
+                                    "2000",
+                                    "--rendezvous",
+                                    place(),
+                                    "--processes",
+                                    "6",
+                                    "--secret-file",
+                                    path("secret"),
+                                    "--process",
+                                    std::to_string(rank),
+                                    "--",
+                                    OWN_PROGRAM,
+                                    "trains-until",
+                                    enough};
+  };
+  for (std::size_t rank = 0; rank < 6; ++rank) start(VERBENA_PROGRAM, words_of(rank), {});
+  for (const std::size_t worker : {4U, 5U}) ASSERT_TRUE(processes_[worker]->wait_for_output("trains"));
+  const auto replace = [&](std::size_t rank) {
+    processes_[rank] = std::make_unique<Program>(VERBENA_PROGRAM, words_of(rank), folder_.path());
+  };
+  processes_[1]->signal(SIGSTOP);
+  ASSERT_TRUE(processes_[0]->wait_for_output("the run goes on with the last copy of server 1"));
+  replace(1);
+  ASSERT_TRUE(processes_[0]->wait_for_output("can take its place"));
+  processes_[0]->signal(SIGKILL);
+  replace(0);
+  ASSERT_TRUE(processes_[0]->wait_for_output("can take its place"));
+  verbena::testing::write_file(enough, "");
+  const std::vector<Ended> ended = wait_for_all();
+  for (const Ended& each : ended) EXPECT_EQ(each.status, 0) << each.err;
+  EXPECT_THAT(ended[0].out + ended[0].err, HasSubstr("this process leads the run"));
+
+  const std::string trained = rest_of_line(ended[4].out, "bits:");
+  ASSERT_NE(trained, "");
+  const Ended undisturbed = run(VERBENA_PROGRAM,
+                                {"run", "--servers", "2", "--workers", "2", "--", OWN_PROGRAM, "trains",
+                                 rest_of_line(ended[4].out, "iterations: ")},
+                                folder_.path());
+  EXPECT_EQ(rest_of_line(undisturbed.out, "bits:"), trained);
+}
+
 TEST_F(RendezvousTest, AProgramOfOnesOwnFindsTheOthers) {
   start_by_variables(3, OWN_PROGRAM, {"count"});
   const std::vector<Ended> ended = wait_for_all();

@@ -169,7 +169,7 @@ TEST_F(StatusTest, OfAJobWithoutALauncherItShowsWhatServersKnow) {
     shown = status({"--job", job});
     return shown.status == 0;
   })) << shown.err;
-  EXPECT_THAT(shown.out, AllOf(HasSubstr("1 server, 3 workers"), HasSubstr("No launcher")));
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("1 server, 3 workers"), HasSubstr("No process of this host leads")));
   const Ended other = status({"--job", "nonsense"});
   EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.err, AllOf(HasSubstr("no job \"nonsense\""), HasSubstr(job)));

@@ -1,6 +1,7 @@
 """init(), alone and among others; and which libraries may be loaded before and after."""
 
 import importlib.util
+import os
 import pathlib
 import signal
 import subprocess
@@ -22,6 +23,35 @@ with verbena.init(no_secret=True) as session:
     session.barrier()
     print(session.rank, session.workers, table.pull([3])[0, 0])
 """
+
+
+TRAIN_UNTIL = """
+import pathlib, sys, time
+import numpy, verbena
+with verbena.init() as session:
+    rows = session.table("rows", rows=10, width=2, consistency="bsp")
+    ends = session.table("ends", rows=1, consistency="bsp")
+    clocks = 0
+    while clocks < 20_000 and not ends.pull([0])[0]:
+        rows.push(range(10), numpy.ones((10, 2)))
+        if session.rank == 0 and pathlib.Path(sys.argv[1]).exists():
+            ends.push([0], [1])
+        session.clock()
+        clocks += 1
+        if clocks == 1:
+            print("trains", flush=True)
+        time.sleep(0.002)
+    print("counted all" if rows.pull([3])[0, 0] == clocks * session.workers else "has lost some", flush=True)
+"""
+
+
+def servers_of(launcher):
+    """The processes of its servers and their copies, by the numbers that it has given them."""
+    found = {}
+    for pid in pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text(encoding="ascii").split():
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        found.update((int(word[14:]), int(pid)) for word in words if word.startswith(b"--server-rank="))
+    return found
 
 
 def torchrun(rank, processes, port):
@@ -75,6 +105,27 @@ except verbena.DeadlineExceededError as error:
             output = jobs.finish(process)
             self.assertEqual(output.splitlines()[-1:], [f"{rank} 2 10.0"], output)
             self.assertEqual(process.returncode, 0)
+
+    def test_goes_on_when_a_server_dies(self):
+        with tempfile.TemporaryDirectory() as folder:
+            enough = pathlib.Path(folder) / "enough"
+            command = [os.environ["VERBENA_TEST_PROGRAM"], "run", "--servers", "2", "--workers", "2", "--replicas", "1", "-q",
+                       "--", sys.executable, "-c", TRAIN_UNTIL, str(enough)]
+            process = subprocess.Popen(command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT)
+            lines = [process.stdout.readline(), process.stdout.readline()]
+            self.assertEqual(lines, ["trains\n", "trains\n"])
+            os.kill(servers_of(process.pid)[1], signal.SIGKILL)
+            for line in process.stdout:
+                lines.append(line)
+                if "can take its place" in line:
+                    enough.touch()
+            jobs.finish(process)
+        output = "".join(lines)
+        self.assertEqual(process.returncode, 0, output)
+        self.assertIn("the run goes on with the last copy of server 1", output)
+        self.assertIn("can take its place", output)
+        self.assertEqual(lines.count("counted all\n"), 2, output)
 
     def test_by_variables_of_ones_own(self):
         script = f"""

@@ -104,8 +104,9 @@ TEST(JobStatusTest, OfAJobWithoutALauncherItIsWhatServersKnow) {
   status.job = "demo";
   status.addresses = {"shm:demo/server-0"};
   status.seen = ObservedJob{.servers = 1, .workers = 3, .workers_left = 1, .clock = 9};
-  EXPECT_THAT(to_text(status), AllOf(HasSubstr("demo: 1 server, 3 workers, of which 1 has left"),
-                                     HasSubstr("shm:demo/server-0"), HasSubstr("No launcher")));
+  EXPECT_THAT(to_text(status),
+              AllOf(HasSubstr("demo: 1 server, 3 workers, of which 1 has left"),
+                    HasSubstr("shm:demo/server-0"), HasSubstr("No process of this host leads")));
   EXPECT_EQ(to_json(status)["servers"][0]["address"], "shm:demo/server-0");
   EXPECT_EQ(to_json(status)["workers"].size(), 3U);
 }
@@ -128,7 +129,8 @@ TEST(JobStatusTest, NobodyHasStartedAJobThatIsNoRun) {
   EXPECT_FALSE(run->has_value());
   job.name = "run-999999999";  // there is no such process
   const absl::Status silent = ask_launcher(job, nullptr, std::chrono::milliseconds(10)).status();
-  EXPECT_THAT(std::string(silent.message()), HasSubstr("run-999999999: the launcher does not answer"));
+  EXPECT_THAT(std::string(silent.message()),
+              HasSubstr("run-999999999: process 999999999, which leads the run, does not answer"));
 }
 
 TEST(JobStatusTest, TheLastCheckpointIsTheRunsOwn) {

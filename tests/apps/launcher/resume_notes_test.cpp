@@ -192,10 +192,10 @@ TEST_F(ResumeNotesTest, OnlyCheckpointsOfThisApplication) {
 TEST_F(ResumeNotesTest, WithoutACheckpointARunBegins) {
   Parsed parsed({});
   job_.checkpoints = {.folder = path("saved"), .resume = true};
-  EXPECT_TRUE(decide_resume(job_, parsed.model, parsed.options, /*quiet=*/true).ok());
+  EXPECT_TRUE(decide_resume(job_, parsed.model, parsed.options).ok());
   EXPECT_EQ(job_.checkpoints.resume_from, "");
   job_.checkpoints = {.resume_from = path("none")};
-  EXPECT_FALSE(decide_resume(job_, parsed.model, parsed.options, /*quiet=*/true).ok());
+  EXPECT_FALSE(decide_resume(job_, parsed.model, parsed.options).ok());
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "apps/launcher/shared_word.hpp"
 #include "apps/report/run_status.hpp"
 #include "cluster/remote_store.hpp"
+#include "job/launchers_configuration.hpp"
 #include "job/server_place.hpp"
 
 namespace verbena::apps {
@@ -28,10 +28,9 @@ class SuccessionTest : public ::testing::Test {
     auto begun = Succession::begin(*secret);
     ASSERT_TRUE(begun.ok()) << begun.status();
     succession_ = *std::move(begun);
-    auto mapped = SharedWord::map(::dup(succession_->decided_descriptor()));
-    ASSERT_TRUE(mapped.ok()) << mapped.status();
-    const auto word = std::make_shared<const SharedWord>(*std::move(mapped));
-    configuration_ = configuration_of(::getpid(), *secret, {word, &word->word()});
+    const absl::StatusOr<job::Decided> decided = job::map_decided(::dup(succession_->decided_descriptor()));
+    ASSERT_TRUE(decided.ok()) << decided.status();
+    configuration_ = job::launchers_configuration(::getpid(), *secret, *decided);
   }
 
   [[nodiscard]] bool comes_to_know(std::uint64_t number) {

@@ -1,11 +1,11 @@
-#include "apps/launcher/shared_word.hpp"
+#include "job/shared_word.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <utility>
 
-namespace verbena::apps {
+namespace verbena::job {
 namespace {
 
 TEST(SharedWordTest, TwoMappingsAreOneWord) {
@@ -28,4 +28,4 @@ TEST(SharedWordTest, OtherDescriptorsAreRefused) {
 }
 
 }  // namespace
-}  // namespace verbena::apps
+}  // namespace verbena::job

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/file_descriptor.hpp"
 
-namespace verbena::apps {
+namespace verbena::job {
 
 /// Memory without a name: it goes when the last process that maps it does.
 class SharedWord {
@@ -34,4 +34,4 @@ class SharedWord {
   std::atomic<std::uint64_t>* word_ = nullptr;
 };
 
-}  // namespace verbena::apps
+}  // namespace verbena::job

@@ -1,4 +1,4 @@
-#include "apps/launcher/shared_word.hpp"
+#include "job/shared_word.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-namespace verbena::apps {
+namespace verbena::job {
 namespace {
 
 using Word = std::atomic<std::uint64_t>;
@@ -23,7 +23,7 @@ absl::StatusOr<SharedWord> SharedWord::make() {
     return map(std::move(descriptor));
   const int error = errno;
   return absl::ResourceExhaustedError(
-      fmt::format("cannot make memory that workers share: {}", std::strerror(error)));
+      fmt::format("cannot make memory that processes share: {}", std::strerror(error)));
 }
 
 absl::StatusOr<SharedWord> SharedWord::map(int descriptor) {
@@ -33,12 +33,12 @@ absl::StatusOr<SharedWord> SharedWord::map(int descriptor) {
 absl::StatusOr<SharedWord> SharedWord::map(base::FileDescriptor descriptor) {
   struct stat file = {};
   if (::fstat(descriptor.get(), &file) != 0 || file.st_size != sizeof(Word))
-    return absl::InvalidArgumentError("not the memory that workers share");
+    return absl::InvalidArgumentError("not the memory that processes share");
   void* const place = ::mmap(nullptr, sizeof(Word), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
   if (place == MAP_FAILED) {
     const int error = errno;
     return absl::ResourceExhaustedError(
-        fmt::format("cannot map the memory that workers share: {}", std::strerror(error)));
+        fmt::format("cannot map the memory that processes share: {}", std::strerror(error)));
   }
   return SharedWord(std::move(descriptor), static_cast<Word*>(place));
 }
@@ -50,4 +50,4 @@ SharedWord::~SharedWord() {
   if (word_ != nullptr) ::munmap(word_, sizeof(Word));
 }
 
-}  // namespace verbena::apps
+}  // namespace verbena::job
