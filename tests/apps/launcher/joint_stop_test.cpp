@@ -121,12 +121,12 @@ class SimulatedStop {
       if (step == wanted_at_) want();
       std::vector<std::function<void()>> possible;
       for (Worker& worker : workers_) {
-        if (can_step(worker)) possible.push_back([this, &worker] { take_step(worker); });
+        if (can_step(worker)) possible.emplace_back([this, &worker] { take_step(worker); });
       }
       for (std::uint32_t rank = 0; rank < processes_.size(); ++rank) {
         Process& process = processes_[rank];
-        if (!process.to_it.empty()) possible.push_back([&process] { hear(process); });
-        if (!process.to_leader.empty()) possible.push_back([this, rank] { hear_answer(rank); });
+        if (!process.to_it.empty()) possible.emplace_back([&process] { hear(process); });
+        if (!process.to_leader.empty()) possible.emplace_back([this, rank] { hear_answer(rank); });
       }
       if (!wrong_.empty()) return wrong_;
       if (possible.empty()) return is_over() ? judge() : "nobody can go on";
