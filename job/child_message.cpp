@@ -58,6 +58,12 @@ struct Encoder {
   json operator()(const SignaledMessage& message) const {
     return {{"kind", "signaled"}, {"signal", message.signal}};
   }
+  json operator()(const AskedToStopMessage& message) const {
+    return {{"kind", "asked to stop"}, {"signal", message.signal}};
+  }
+  json operator()(const HeldMessage& message) const {
+    return {{"kind", "held"}, {"begun", message.begun}, {"has_finished", message.has_finished}};
+  }
   json operator()(const EndedMessage& message) const {
     return {{"kind", "ended"}, {"status", message.status}};
   }
@@ -129,6 +135,14 @@ FailedMessage failed(const json& object) {
   return message;
 }
 
+HeldMessage held(const json& object) {
+  const HeldMessage message{.begun = exact_number<std::int64_t>(object.at("begun")),
+                            .has_finished = object.at("has_finished").get<bool>()};
+  if (message.begun < 0)
+    throw json::out_of_range::create(0, fmt::format("{} is no iteration", message.begun), nullptr);
+  return message;
+}
+
 /// Throws what nlohmann throws, also for text that is nested deeper than any message of ours: the library
 /// walks through parsed text recursively, and a line must not use up the stack.
 json parse_text(std::string_view line) {
@@ -149,6 +163,8 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
   if (kind == "finished") return read_counted<FinishedMessage>(object);
   if (kind == "failed") return failed(object);
   if (kind == "signaled") return SignaledMessage{exact_number<int>(object.at("signal"))};
+  if (kind == "asked to stop") return AskedToStopMessage{exact_number<int>(object.at("signal"))};
+  if (kind == "held") return held(object);
   if (kind == "ended") return EndedMessage{exact_number<int>(object.at("status"))};
   if (kind == "print") return PrintMessage{object.at("line").get<std::string>()};
   if (kind == "summary") return SummaryMessage{object.at("name").get<std::string>(), object.at("value")};

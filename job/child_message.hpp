@@ -99,14 +99,26 @@ struct SignaledMessage {
   int signal = 0;
 };
 
-/// The process's last message: it ends on purpose. Sent on a cluster, where nobody gets its wait status.
-struct EndedMessage {
-  int status = 0;  ///< its exit status
+/// A signal has come, because of which all workers of the job are to save and end together. Sent on a
+/// cluster.
+struct AskedToStopMessage {
+  int signal = 0;
 };
 
-using ChildMessage =
-    std::variant<IterationMessage, StatisticsMessage, ProgressMessage, PrintMessage, SummaryMessage,
-                 FinishedMessage, FailedMessage, SilentWorkerMessage, SignaledMessage, EndedMessage>;
+/// The answer of a process whose workers begin no other iteration until they hear after which one they end.
+struct HeldMessage {
+  std::int64_t begun = 0;     ///< the largest that any of them has begun; 0: none has begun one
+  bool has_finished = false;  ///< one of them has trained to the end
+};
+
+/// The process's last message: it ends on purpose. Sent on a cluster, where nobody gets its wait status.
+struct EndedMessage {
+  int status = 0;  ///< its exit status; 0 also if it has saved, since it was asked to stop
+};
+
+using ChildMessage = std::variant<IterationMessage, StatisticsMessage, ProgressMessage, PrintMessage,
+                                  SummaryMessage, FinishedMessage, FailedMessage, SilentWorkerMessage,
+                                  SignaledMessage, AskedToStopMessage, HeldMessage, EndedMessage>;
 
 /// When it is time for the next StatisticsMessage: seldom enough to cost nothing.
 class StatisticsTimer {

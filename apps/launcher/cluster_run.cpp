@@ -34,6 +34,7 @@
 #include "apps/launcher/told_configuration.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
+#include "apps/resuming/stop_gate.hpp"
 #include "apps/thrown.hpp"
 #include "base/cores.hpp"
 #include "base/decimal.hpp"
@@ -132,7 +133,10 @@ class ClusterProcess {
   absl::Status decide_transport();
   absl::Status open_link();
   [[nodiscard]] absl::Status check_memory_here() const;
-  [[nodiscard]] bool asks_to_leave(int signal);
+  /// With checkpoints, a signal lets all save before they end.
+  [[nodiscard]] bool saves_first() const { return !run_.job.checkpoints.folder.empty(); }
+  [[nodiscard]] LeaderLink::StopListener hear_of_stop(LeaderLink& link);
+  [[nodiscard]] bool goes_on_after(int signal);
   absl::StatusOr<ProcessJobs> make_jobs(const Role& role, const std::atomic<bool>& stop);
   int meet_and_train();
   int train();
@@ -140,6 +144,7 @@ class ClusterProcess {
   [[noreturn]] void abort(const absl::Status& why);
   int lead(std::thread listening, int own_status);
   void follow(const JobsResult& result, bool lost);
+  [[nodiscard]] int status_of_stop();
   int end_early(const absl::Status& status);
 
   RunOptions run_;
@@ -148,7 +153,7 @@ class ClusterProcess {
   const ClusterOptions& cluster_;
   int signal_ = 0;  ///< a signal that came before the jobs began
   bool has_asked_to_leave_ = false;
-  std::chrono::steady_clock::time_point asked_to_leave_at_ = {};
+  std::optional<std::chrono::steady_clock::time_point> asked_at_;  ///< by a signal, while the jobs run
   bool has_stepped_aside_ = false;
   /// All processes know that rank 0 has found an error. They meet once more after it has printed the error,
   /// because mpirun ends all processes when the first one leaves.
@@ -163,6 +168,7 @@ class ClusterProcess {
   std::unique_ptr<HostsReplacement> replacement_;        ///< rank 0's, if workers can be replaced
   std::map<std::uint32_t, cluster::Account> survivors_;  ///< by rank: what they say, if it has taken over
   std::mutex link_mutex_;                                ///< while others may use the link, or wait for it
+  std::optional<StopGate> stop_gate_;                    ///< of a process of workers that saves first
   std::unique_ptr<LeaderLink> link_;
   std::optional<cluster::HasLeader> next_leader_;  ///< that was heard of before there was a link
   // After what they call:
@@ -263,11 +269,12 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
 /// What all processes must have been told alike, or they would wait for what none of them does.
 std::string ClusterProcess::plan() const {
   const JobOptions& job = run_.job;
-  return fmt::format("{} --servers {}{}{} --workers {} --threads {} --consistency {} --transport {}{}",
+  return fmt::format("{} --servers {}{}{} --workers {} --threads {} --consistency {} --transport {}{}{}",
                      std::string(application_.name()), job.servers,
                      job.replicas == 0 ? "" : fmt::format(" --replicas {}", job.replicas),
                      job.elastic ? " --elastic" : "", job.workers, job.threads, job.consistency,
-                     job.transport.transport, job.transport.tls ? " --tls" : "");
+                     job.transport.transport, job.transport.tls ? " --tls" : "",
+                     saves_first() ? " --checkpoint" : "");
 }
 
 absl::Status ClusterProcess::learn_of_others() {
@@ -595,6 +602,7 @@ absl::Status ClusterProcess::listen_to_members() {
                      run_.job.transport.tls);
   if (!leader.ok()) return leader.status();
   leader_ = *std::move(leader);
+  if (saves_first()) leader_->save_first();
   return absl::OkStatus();
 }
 
@@ -641,12 +649,52 @@ absl::Status ClusterProcess::open_link() {
       leaders_address_, rank(), leader_is_here_, *run_.job.transport.secret, job::kMeetingPatience,
       [this] { return stopped(); }, run_.job.transport.tls);
   if (!link.ok()) return link.status();
+  LeaderLink::Listening listening;
   if (!leads() && told_ != nullptr && run_.job.longest_absence_of_leader().count() > 0)
-    RETURN_IF_ERROR((*link)->outlive_leader(run_.job.transport.secret));
+    listening.outlives_with = run_.job.transport.secret;
+  if (saves_first() && !is_server()) listening.stop = hear_of_stop(**link);
+  if (listening.outlives_with != nullptr || listening.stop) RETURN_IF_ERROR((*link)->listen(listening));
   const std::lock_guard lock(link_mutex_);
   link_ = *std::move(link);
   if (next_leader_) link_->follow(next_leader_->address, next_leader_->machine == own_host_);
   return absl::OkStatus();
+}
+
+// ---- the end
+
+/// Of a process of workers.
+LeaderLink::StopListener ClusterProcess::hear_of_stop(LeaderLink& link) {
+  stop_gate_.emplace(run_.job.threads, is_late(), [&link](const StopGate::Begun& begun) {
+    link.send(job::HeldMessage{.begun = begun.iteration, .has_finished = begun.has_finished});
+  });
+  StopGate& gate = *stop_gate_;
+  return {.hold = [&gate](int signal) { gate.hold(signal); },
+          .end_after = [&gate](std::int64_t iteration) { gate.end_after(iteration); },
+          .release = [&gate] { gate.release(); },
+          .is_held = [&gate] { return gate.is_held(); }};
+}
+
+/// A server's process that is to end lets its copy take its place. All others, if they can, let all save and
+/// end. Not if they are asked twice; nor one that has no place yet, and those that the others end.
+bool ClusterProcess::goes_on_after(int signal) {
+  if (cluster_.rendezvous.ends_this_process()) return false;
+  started_.signal(signal);
+  const bool is_copy = told_ != nullptr && is_server() && !leads();
+  const bool has_place = !is_copy || told_->has_place();
+  const bool leaves = is_copy && has_place && signal == SIGTERM;
+  if (!has_place || !(leaves || (saves_first() && link_->is_led()))) return false;
+  const auto now = std::chrono::steady_clock::now();
+  // Of those that were added others may pass the same signal on.
+  const bool may_be_same = leaves || is_added();
+  if (asked_at_) return may_be_same && now < *asked_at_ + kSameRequest;
+  asked_at_ = now;
+  if (leaves) {
+    has_asked_to_leave_ = true;
+    told_->leave();
+  } else {
+    link_->send(job::AskedToStopMessage{signal});
+  }
+  return true;
 }
 
 absl::Status ClusterProcess::check_memory_here() const {
@@ -663,21 +711,6 @@ absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const st
   RETURN_IF_ERROR(check_memory_here());
   if (is_server()) return server_jobs(role, *link_, stop);
   return cluster_.worker_jobs(role, *link_, stop);
-}
-
-/// A server's process that is to end lets its copy take its place, unless it is asked twice. One that has no
-/// place yet just ends, and so does one that the others end.
-bool ClusterProcess::asks_to_leave(int signal) {
-  if (cluster_.rendezvous.ends_this_process()) return false;
-  started_.signal(signal);
-  const bool may_leave = told_ != nullptr && is_server() && !leads() && told_->has_place();
-  if (!may_leave || signal != SIGTERM) return false;
-  const auto now = std::chrono::steady_clock::now();
-  if (has_asked_to_leave_) return now < asked_to_leave_at_ + kSameRequest;
-  has_asked_to_leave_ = true;
-  asked_to_leave_at_ = now;
-  told_->leave();
-  return true;
 }
 
 int ClusterProcess::train() {
@@ -744,6 +777,7 @@ int ClusterProcess::train(std::thread& listening) {
           [this] {
             if (replacement_ != nullptr) replacement_->begin();
           },
+      .stop_gate = stop_gate_ ? &*stop_gate_ : nullptr,
       .joins = is_late(),
       .replaces_workers = replaces_workers(),
       .incarnation = cluster_.rendezvous.incarnation(),
@@ -752,7 +786,7 @@ int ClusterProcess::train(std::thread& listening) {
   JobsResult result;
   if (absl::StatusOr<ProcessJobs> jobs = make_jobs(role, stop); jobs.ok()) {
     jobs->listener_descriptor = link_->descriptor();
-    jobs->goes_on_after = [this](int signal) { return asks_to_leave(signal); };
+    jobs->goes_on_after = [this](int signal) { return goes_on_after(signal); };
     jobs->on_signal = [this](int signal) { link_->send(job::SignaledMessage{signal}); };
     result = run_jobs(*std::move(jobs), cluster_.signals, stop);
   } else {
@@ -777,12 +811,20 @@ int ClusterProcess::train(std::thread& listening) {
     status = lead(std::move(listening), status);
   } else {
     follow(result, lost);
+    if (status == kExitOk) status = status_of_stop();
   }
   if (result.abandoned) {
     std::fflush(stdout);
     ::_exit(status);
   }
   return status;
+}
+
+/// Of a process that has ended well: as rank 0's, if all have saved and ended because of a signal.
+int ClusterProcess::status_of_stop() {
+  const int of_gate = stop_gate_ ? stop_gate_->ended_by() : 0;
+  const int signal = of_gate != 0 ? of_gate : link_->ended_by();
+  return signal == 0 ? kExitOk : kExitSignalBase + signal;
 }
 
 /// The end of the run, in rank 0.
@@ -803,10 +845,11 @@ int ClusterProcess::lead(std::thread listening, int own_status) {
 /// The end of the run, in the other ranks.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
   // Only where the run goes on without this process rank 0 says nothing to it, and does well.
-  const auto is_ended = [this] {
-    return told_ != nullptr && (cluster_.rendezvous.ends_this_process() || stopped());
+  const bool has_saved = stop_gate_ && stop_gate_->ended_by() != 0;
+  const auto is_ended = [&] {
+    return (told_ != nullptr || has_saved) && (cluster_.rendezvous.ends_this_process() || stopped());
   };
-  const bool is_silent = !lost && !link_->wait_for_end(is_ended) && !is_ended();
+  const bool is_silent = !lost && !link_->wait_for_end(is_ended, has_saved) && !is_ended();
   // Rank 0 would have printed what has happened. Now rank 1 prints it instead, and the other processes wait
   // for the same time once more, because mpirun kills the others when the first process fails.
   if (rank() != 1) {

@@ -37,7 +37,9 @@ namespace {
 constexpr auto kArrival = std::chrono::seconds(60);             // from the rendezvous to the connection
 constexpr auto kIntroduction = std::chrono::seconds(10);        // from the connection to its first line
 constexpr auto kStopPatience = std::chrono::milliseconds(700);  // after "stop"; mpirun gives a second in all
-constexpr auto kFarewell = std::chrono::seconds(3);
+constexpr std::chrono::milliseconds kFarewell(3000);
+/// The same, while others still write what they save: mpirun would end them with the first that ends.
+constexpr std::chrono::milliseconds kFarewellOfSaved(60'000);
 /// For who wants to leave, and waits for another copy that joins: less than Kubernetes' and systemd's usual
 /// patience with a process that is to end.
 constexpr auto kLeavePatience = std::chrono::seconds(20);
@@ -50,6 +52,10 @@ constexpr auto kLongestPoll = std::chrono::milliseconds(1000);
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
 constexpr const char* kGo = "go\n";
+// About a stop.
+constexpr std::string_view kHold = "hold";
+constexpr std::string_view kUntil = "until";
+constexpr std::string_view kReleased = "release";
 /// What a member keeps for another leader. Of more it keeps the newest.
 constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
 constexpr auto kPatienceWithNextLeader = std::chrono::seconds(60);
@@ -203,6 +209,20 @@ bool parse_number(std::string_view text, auto& number) {
   return error == std::errc() && rest == text.data() + text.size();
 }
 
+bool is_signal(int number) {
+  return number > 0 && number < NSIG;
+}
+
+/// 0: there is none.
+int signal_in(std::string_view text) {
+  int number = 0;
+  return parse_number(text, number) && is_signal(number) ? number : 0;
+}
+
+std::string hold_line(int signal) {
+  return fmt::format("{} {}\n", kHold, signal);
+}
+
 /// Adds the part of a line that has arrived to `line`, and not a byte more, because other code reads what
 /// follows. False if the other end has closed.
 bool read_line(LineChannel& channel, std::string& line) {
@@ -290,10 +310,28 @@ Leader::Leader(int listener, std::string address, std::shared_ptr<const transpor
 }
 
 Leader::~Leader() {
+  const bool have_saved = signal_ == 0 && signal() != 0;
+  const std::string go = have_saved ? fmt::format("go {}\n", signal()) : std::string(kGo);
   for (Seat& seat : seats_) {
-    if (seat.channel.is_open()) seat.channel.write(kGo).IgnoreError();
+    if (seat.channel.is_open()) seat.channel.write(go).IgnoreError();
   }
   ::close(listener_);
+}
+
+void Leader::save_first() {
+  std::vector<std::uint32_t> workers;
+  for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) {
+    if (!seats_[rank].member.server) workers.push_back(rank);
+  }
+  stop_.emplace(workers);
+}
+
+/// If all have come to their end before they could end together, nothing has ended them.
+int Leader::signal() const {
+  if (signal_ != 0 || !stop_) return signal_;
+  const bool have_finished = std::all_of(
+      seats_.begin(), seats_.end(), [](const Seat& seat) { return seat.member.server || seat.has_finished; });
+  return have_finished ? 0 : stop_->ended_by();
 }
 
 void Leader::begin_without(const std::vector<std::uint32_t>& ranks) {
@@ -319,6 +357,7 @@ bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
   if (replacement_ != nullptr) replacement_->tell(ear);
   hear_strangers();
   hear_members(monitor);
+  decide_about_stop(monitor);
   check_time(monitor);
   monitor.answer_watchers([&] { return status(monitor); });
   if (monitor.failed() || signal_ != 0) stop_all();
@@ -480,6 +519,7 @@ void Leader::seat(Stranger& stranger) {
   seat.channel = std::move(stranger.channel);
   seat.channel.write(kWelcome).IgnoreError();
   if (stopped_at_) seat.channel.write(kStop).IgnoreError();
+  if (stop_ && stop_->asks(stranger.rank)) seat.channel.write(hold_line(stop_->wanted_by())).IgnoreError();
 }
 
 void Leader::hear_members(RunMonitor& monitor) {
@@ -497,7 +537,8 @@ void Leader::hear_members(RunMonitor& monitor) {
   std::erase_if(former_,
                 [](LineChannel& channel) { return !channel.read([](std::string_view) {}).value_or(false); });
   if (!workers_left_at_ && all_over(true)) workers_left_at_ = Clock::now();
-  if (workers_left_at_) end_those_that_join();
+  // A server that moves while all save costs the checkpoint.
+  if (workers_left_at_ || is_to_stop()) end_those_that_join();
 }
 
 /// The run does without it, so that it is no failure of the run.
@@ -523,6 +564,7 @@ void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
   }
   const std::optional<job::ChildMessage> message = monitor.hear(seat.member.name, line);
   if (!message) return;
+  if (std::holds_alternative<job::FinishedMessage>(*message)) seat.has_finished = true;
   if (replacement_ != nullptr) hear_worker(seat, *message);
   if (const auto* const silent = std::get_if<job::SilentWorkerMessage>(&*message);
       silent != nullptr && replacement_ != nullptr && seat.member.server) {
@@ -533,13 +575,15 @@ void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
   }
   if (std::holds_alternative<job::FailedMessage>(*message)) seat.reported_failure = true;
   const auto* signaled = std::get_if<job::SignaledMessage>(&*message);
-  if (signaled != nullptr && signaled->signal > 0 && signaled->signal < NSIG) {
-    signal_ = signaled->signal;
-    monitor.expect_failures();
-  }
+  if (signaled != nullptr && is_signal(signaled->signal)) end_by(signaled->signal, monitor);
+  const auto* asked = std::get_if<job::AskedToStopMessage>(&*message);
+  if (asked != nullptr && is_signal(asked->signal)) take_wish_to_stop(asked->signal, monitor);
+  if (const auto* held = std::get_if<job::HeldMessage>(&*message); held != nullptr && stop_)
+    stop_->take(rank_of(seat), *held);
   const auto* ended = std::get_if<job::EndedMessage>(&*message);
   if (ended == nullptr) return;
   seat.ended = true;
+  if (stop_) stop_->finish(rank_of(seat));
   if (ended->status > kExitSignalBase) {
     signal_ = ended->status - kExitSignalBase;
   } else if (ended->status != kExitOk && !seat.reported_failure && !stopped_at_) {
@@ -554,7 +598,7 @@ void Leader::lose(Seat& seat, const std::string& why, RunMonitor& monitor) {
   if (seat.joins) return lose_joining(seat, why, monitor);
   const std::string what = fmt::format("{} {}", seat.member.name, why);
   const bool goes_on = !stopped_at_ && signal_ == 0;
-  if (goes_on && replacement_ != nullptr && !seat.member.server && !seat.has_finished)
+  if (goes_on && !is_to_stop() && replacement_ != nullptr && !seat.member.server && !seat.has_finished)
     return lose_worker(seat, what, monitor);
   if (!goes_on || survival_ == nullptr || !seat.member.server)
     return monitor.fail(Cause::kKilled, absl::AbortedError(what));
@@ -595,10 +639,7 @@ void Leader::take_place(std::uint32_t rank, Member member) {
 }
 
 void Leader::hear_worker(Seat& seat, const job::ChildMessage& message) {
-  if (std::holds_alternative<job::FinishedMessage>(message)) {
-    seat.has_finished = true;
-    seat.is_new = false;
-  }
+  if (std::holds_alternative<job::FinishedMessage>(message)) seat.is_new = false;
   const auto* const iteration = std::get_if<job::IterationMessage>(&message);
   if (iteration == nullptr) return;
   seat.is_new = false;
@@ -631,7 +672,7 @@ void Leader::end_those_that_join() {
 }
 
 /// If no other copy has all that one of them has, and none will have it soon, the run ends, as it does when
-/// any other process is to end.
+/// any other process is to end. A run that is to save and end needs them until then.
 void Leader::let_leave_who_want_to(RunMonitor& monitor) {
   for (Seat& seat : seats_) {
     if (!seat.wants_to_leave_since || seat.gone || seat.ended || stopped_at_) continue;
@@ -640,6 +681,7 @@ void Leader::let_leave_who_want_to(RunMonitor& monitor) {
       lose(seat, "was asked to end", monitor);
       continue;
     }
+    if (is_to_stop()) continue;
     const absl::StatusOr<std::string> next = survival_->let_leave(rank_of(seat));
     if (absl::IsUnavailable(next.status())) continue;
     if (next.ok()) {
@@ -649,8 +691,7 @@ void Leader::let_leave_who_want_to(RunMonitor& monitor) {
     } else if (!survival_->is_being_joined(seat.member.of_server) || Clock::now() > since + kLeavePatience) {
       monitor.warn(fmt::format("{} was asked to end, and the run ends with it: {}", seat.member.name,
                                std::string(next.status().message())));
-      signal_ = SIGTERM;
-      monitor.expect_failures();
+      take_wish_to_stop(SIGTERM, monitor);
     }
   }
 }
@@ -718,6 +759,48 @@ void Leader::check_time(RunMonitor& monitor) {
       monitor.fail_still_running(seat.member.name);
     }
   }
+}
+
+// ---- all save, and end
+
+/// Several may want it, as when a batch system ends all processes.
+void Leader::take_wish_to_stop(int signal, RunMonitor& monitor) {
+  if (!stop_) return end_by(signal, monitor);
+  if (stopped_at_ || workers_left_at_ || signal_ != 0 || !stop_->want(signal, Clock::now())) return;
+  monitor.warn(
+      "stopping: saves this iteration, or one of the next, when it is done; a second signal to the same "
+      "process ends the run at once");
+  tell_workers(hold_line(signal));
+}
+
+void Leader::decide_about_stop(RunMonitor& monitor) {
+  if (!stop_ || stopped_at_ || signal_ != 0) return;
+  const std::optional<JointStop::Decision> decision = stop_->decide(Clock::now());
+  if (!decision) return;
+  if (const auto* const ends = std::get_if<JointStop::EndsAfter>(&*decision))
+    return tell_workers(fmt::format("{} {}\n", kUntil, ends->iteration));
+  if (std::holds_alternative<JointStop::IsTooLate>(*decision)) {
+    monitor.warn("nothing is stopped: a worker has trained to the end already, and the others are about to");
+    return tell_workers(fmt::format("{}\n", kReleased));
+  }
+  const auto* const unanswered = std::get_if<JointStop::IsUnanswered>(&*decision);
+  monitor.warn(unanswered == nullptr
+                   ? std::string("nothing is saved, since no worker has begun to train")
+                   : fmt::format("the run ends without having saved: {} has not said within {} s which "
+                                 "iteration it has begun; what is left is the newest checkpoint",
+                                 seats_[unanswered->rank].member.name, JointStop::kPatience.count()));
+  end_by(stop_->wanted_by(), monitor);
+}
+
+void Leader::tell_workers(const std::string& line) {
+  for (Seat& seat : seats_) {
+    if (!seat.member.server && seat.channel.is_open() && !seat.gone) seat.channel.write(line).IgnoreError();
+  }
+}
+
+void Leader::end_by(int signal, RunMonitor& monitor) {
+  signal_ = signal;
+  monitor.expect_failures();
 }
 
 void Leader::stop_all() {
@@ -890,13 +973,16 @@ LeaderLink::~LeaderLink() {
   movement_->thread.join();
 }
 
-absl::Status LeaderLink::outlive_leader(std::shared_ptr<const transport::Secret> secret) {
+absl::Status LeaderLink::listen(Listening listening) {
   base::FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   base::FileDescriptor wakes(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.valid() || !wakes.valid()) return absl::ErrnoToStatus(errno, "no eventfd");
-  movement_.emplace(Movement{
-      .secret = std::move(secret), .bell = std::move(bell), .wakes = std::move(wakes), .thread = {}});
-  end_if_nothing_is_taken(socket_);
+  stop_listener_ = std::move(listening.stop);
+  if (listening.outlives_with != nullptr) end_if_nothing_is_taken(socket_);
+  movement_.emplace(Movement{.secret = std::move(listening.outlives_with),
+                             .bell = std::move(bell),
+                             .wakes = std::move(wakes),
+                             .thread = {}});
   const base::SignalsBlocked blocked;
   movement_->thread = std::thread([this] { move(); });
   return absl::OkStatus();
@@ -942,7 +1028,12 @@ void LeaderLink::move() {
         channel_.close();
         led_since_.reset();
       }
-      if (told_to_stop_) ring(movement_->bell);
+    }
+    obey();
+    {
+      const absl::MutexLock lock(&mutex_);
+      const bool is_lost = !led_since_ && (movement_->secret == nullptr || is_held());
+      if (told_to_stop_ || is_lost) ring(movement_->bell);
     }
     if (next) move_to(*next);
     const absl::MutexLock lock(&mutex_);
@@ -997,20 +1088,65 @@ void LeaderLink::keep(const job::ChildMessage& message, const std::string& line)
 
 /// False if the leader has closed the connection, or what came is not its own.
 bool LeaderLink::read() {
-  return channel_
-      .read([&](std::string_view line)
-                ABSL_NO_THREAD_SAFETY_ANALYSIS { (line == "go" ? told_to_go_ : told_to_stop_) = true; })
+  return channel_.read([&](std::string_view line) ABSL_NO_THREAD_SAFETY_ANALYSIS { take_line(line); })
       .value_or(false);
+}
+
+void LeaderLink::take_line(std::string_view line) {
+  const auto words = two_words(line);
+  const std::string_view first = words ? words->first : line;
+  if (first == "go") {
+    told_to_go_ = true;
+    if (words) ended_by_ = signal_in(words->second);
+  } else if (stop_listener_ && (first == kHold || first == kUntil || line == kReleased)) {
+    stop_lines_.emplace_back(line);
+  } else {
+    told_to_stop_ = true;
+  }
+}
+
+/// What was said about a stop. Without the lock, since it is answered.
+void LeaderLink::obey() {
+  std::vector<std::string> lines;
+  {
+    const absl::MutexLock lock(&mutex_);
+    lines = std::exchange(stop_lines_, {});
+  }
+  for (const std::string& line : lines) {
+    const auto words = two_words(line);
+    std::int64_t number = 0;
+    if (!words) {
+      stop_listener_->release();
+    } else if (parse_number(words->second, number) && words->first == kUntil) {
+      stop_listener_->end_after(number);
+    } else if (const int signal = signal_in(words->second); signal != 0) {
+      stop_listener_->hold(signal);
+    }
+  }
+}
+
+bool LeaderLink::is_held() const {
+  return stop_listener_ && stop_listener_->is_held();
+}
+
+int LeaderLink::ended_by() {
+  const absl::MutexLock lock(&mutex_);
+  return ended_by_;
+}
+
+bool LeaderLink::is_led() {
+  const absl::MutexLock lock(&mutex_);
+  return led_since_.has_value();
 }
 
 bool LeaderLink::lost() {
   const absl::MutexLock lock(&mutex_);
-  if (movement_) return !led_since_ && !told_to_stop_;
+  if (movement_) return !led_since_ && !told_to_stop_ && !told_to_go_;
   return !read() && !told_to_stop_ && !told_to_go_;
 }
 
-bool LeaderLink::wait_for_end(const std::function<bool()>& stopped) {
-  if (movement_) return wait_for_last_leader(stopped);
+bool LeaderLink::wait_for_end(const std::function<bool()>& stopped, bool has_saved) {
+  if (movement_) return wait_for_last_leader(stopped, has_saved ? kFarewellOfSaved : kFarewell);
   const auto deadline = Clock::now() + kFarewell;
   const auto is_open = [&] {
     const absl::MutexLock lock(&mutex_);
@@ -1025,13 +1161,15 @@ bool LeaderLink::wait_for_end(const std::function<bool()>& stopped) {
   return !open;
 }
 
-bool LeaderLink::wait_for_last_leader(const std::function<bool()>& stopped) {
+bool LeaderLink::wait_for_last_leader(const std::function<bool()>& stopped,
+                                      std::chrono::milliseconds patience) {
   const auto waits_since = Clock::now();
   while (!stopped()) {
     {
       const absl::MutexLock lock(&mutex_);
       if (told_to_go_ || told_to_stop_) return true;
-      if (led_since_ && Clock::now() >= *led_since_ + kFarewell && Clock::now() >= waits_since + kFarewell)
+      if (!led_since_ && movement_->secret == nullptr) return true;
+      if (led_since_ && Clock::now() >= *led_since_ + patience && Clock::now() >= waits_since + patience)
         return false;
     }
     ::poll(nullptr, 0, static_cast<int>(kSlice.count()));

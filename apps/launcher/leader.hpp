@@ -7,7 +7,9 @@
 // that it has the job's secret before it is told anything else. If the job encrypts, which the proofs are
 // also over, all that follows is, by a key that follows from the secret and from what was said. Then the
 // leader sends "welcome". Later it sends "stop", which means "end now", and "go" before it closes the
-// connection, which means "you may go".
+// connection, which means "you may go"; "go SIGNAL" if all have saved and ended because of that signal.
+// Before that it has told the processes of workers "hold SIGNAL", has heard the answers, and has sent
+// "until ITERATION", or "release" (JointStop, StopGate).
 //
 // The run may outlive its leader (HostsSuccession::take_over()): then a member keeps what it has said, and
 // says it again to the next one.
@@ -32,6 +34,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "apps/launcher/joint_stop.hpp"
 #include "apps/launcher/line_channel.hpp"
 #include "apps/launcher/outlet.hpp"
 #include "apps/launcher/run_monitor.hpp"
@@ -172,6 +175,8 @@ class Leader {
   void survive_by(Survival& survival) { survival_ = &survival; }
   /// The same of workers.
   void replace_by(Replacement& replacement) { replacement_ = &replacement; }
+  /// From now on a signal lets the workers save and end, and ends the run only then.
+  void save_first();
   /// It leads a run that goes on, and that has lost these members; nobody comes in their names.
   void begin_without(const std::vector<std::uint32_t>& ranks);
   ~Leader();  ///< lets the members go
@@ -191,8 +196,8 @@ class Leader {
 
   /// Some members have not ended. The program that started them must end them.
   [[nodiscard]] bool abandoned() const { return abandoned_; }
-  /// The signal that members that have ended reported; 0 if none.
-  [[nodiscard]] int signal() const { return signal_; }
+  /// The signal that has ended the run; 0 if none.
+  [[nodiscard]] int signal() const;
 
  private:
   using Clock = RunMonitor::Clock;
@@ -207,9 +212,9 @@ class Leader {
     bool gone = false;   ///< has closed its connection, or the run goes on without it
     bool reported_failure = false;
     // Of a worker's process:
-    bool has_finished = false;
-    bool is_new = false;  ///< it takes another one's place, and has not finished an iteration yet
-    std::string lost_as;  ///< how it was lost, as long as the run waits for another one
+    bool has_finished = false;  ///< one of its workers has trained to the end
+    bool is_new = false;        ///< it takes another one's place, and has not finished an iteration yet
+    std::string lost_as;        ///< how it was lost, as long as the run waits for another one
     Clock::time_point since = Clock::now();  ///< when it was expected to come first
   };
   /// A connection that has not proved yet which process it belongs to.
@@ -256,6 +261,11 @@ class Leader {
   [[nodiscard]] bool is_left_over(const Seat& seat) const;
   [[nodiscard]] Seat* first_of_several(const Seat& seat);
   void check_time(RunMonitor& monitor);
+  void take_wish_to_stop(int signal, RunMonitor& monitor);
+  void decide_about_stop(RunMonitor& monitor);
+  [[nodiscard]] bool is_to_stop() const { return stop_ && stop_->is_wanted(); }
+  void tell_workers(const std::string& line);
+  void end_by(int signal, RunMonitor& monitor);
   void stop_all();
   [[nodiscard]] bool all_over(bool workers_only) const;
 
@@ -268,6 +278,7 @@ class Leader {
   std::deque<Seat> seats_;
   std::vector<LineChannel> former_;  ///< connections of those whose seats others have
   std::deque<Stranger> strangers_;
+  std::optional<JointStop> stop_;  ///< nullopt: nothing is saved first
   std::optional<Clock::time_point> stopped_at_;
   std::optional<Clock::time_point> workers_left_at_;
   bool abandoned_ = false;
@@ -290,24 +301,45 @@ class LeaderLink : public Outlet {
   LeaderLink(const LeaderLink&) = delete;
   LeaderLink& operator=(const LeaderLink&) = delete;
 
-  /// From now on the end of the leader is not the end: there may be another one. To be called before
-  /// descriptor() and send(). RESOURCE_EXHAUSTED: no descriptor.
-  absl::Status outlive_leader(std::shared_ptr<const transport::Secret> secret);
   /// The leader is gone, or no leader any more. Any thread may call, and does not wait.
   void leave_leader();
   /// Another one listens there. The same.
   void follow(const std::string& address, bool same_host);
 
+  /// What to do when the leader says after which iteration the workers of this process end. It waits for
+  /// none of them.
+  struct StopListener {
+    std::function<void(int signal)> hold;
+    std::function<void(std::int64_t iteration)> end_after;
+    std::function<void()> release;
+    /// It was told to hold, and not released. Then it ends with its leader: another one would not know.
+    std::function<bool()> is_held;
+  };
+  struct Listening {
+    /// The end of the leader is not the end: there may be another one, which has the same secret. nullptr: it
+    /// is the end.
+    std::shared_ptr<const transport::Secret> outlives_with = nullptr;
+    std::optional<StopListener> stop = std::nullopt;  ///< for a process of workers that can be saved
+  };
+  /// From now on a thread hears what the leader says. To be called before descriptor() and send().
+  /// RESOURCE_EXHAUSTED: no descriptor.
+  absl::Status listen(Listening listening);
+
   void send(const job::ChildMessage& message) override;
-  /// Also readable when the leader has said something; if the link outlives it, when it has said "stop".
+  /// Also readable when the leader has said something; after listen(), when this process is to end.
   [[nodiscard]] int descriptor() const override;
 
+  /// Of a link that outlives its leader: whether there is one just now. Any other link ends with it.
+  [[nodiscard]] bool is_led();
   /// Whether the leader has gone without having sent "stop".
   [[nodiscard]] bool lost();
   /// Call it after the last message. Waits, for a short time, until the leader has heard all members and has
   /// sent what it has to send. False if it has not done so by then: it is busy or stopped, or its host hangs.
   /// If the link outlives its leader, the time begins when there is one, which is waited for until `stopped`.
-  bool wait_for_end(const std::function<bool()>& stopped);
+  /// `has_saved`: others may still write what they save, and it waits longer.
+  bool wait_for_end(const std::function<bool()>& stopped, bool has_saved = false);
+  /// After that: the signal because of which all have saved and ended; 0: not known of any.
+  [[nodiscard]] int ended_by();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -321,11 +353,11 @@ class LeaderLink : public Outlet {
     std::string address;
     bool same_host = false;
   };
-  /// What moves it from one leader to the next.
+  /// What hears the leader, and moves it from one to the next.
   struct Movement {
-    std::shared_ptr<const transport::Secret> secret;
-    base::FileDescriptor bell;   ///< rings for good when the leader has said "stop"
-    base::FileDescriptor wakes;  ///< the thread
+    std::shared_ptr<const transport::Secret> secret;  ///< nullptr: it ends with its leader
+    base::FileDescriptor bell;                        ///< rings for good when this process is to end
+    base::FileDescriptor wakes;                       ///< the thread
     std::thread thread;
   };
 
@@ -336,20 +368,26 @@ class LeaderLink : public Outlet {
         channel_(std::move(channel)),
         led_since_(Clock::now()) {}
   bool read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void take_line(std::string_view line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void obey();
+  [[nodiscard]] bool is_held() const;
   void keep(const job::ChildMessage& message, const std::string& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void move();
   void move_to(const Next& next);
-  bool wait_for_last_leader(const std::function<bool()>& stopped);
+  bool wait_for_last_leader(const std::function<bool()>& stopped, std::chrono::milliseconds patience);
 
   const std::uint32_t rank_;
   const int socket_;  ///< of the first leader
   const std::unique_ptr<const transport::tcp::TlsContext> tls_;
-  std::optional<Movement> movement_;  ///< nullopt: it ends with its leader
+  std::optional<Movement> movement_;  ///< nullopt: it ends with its leader, and hears nothing but the end
+  std::optional<StopListener> stop_listener_;
 
   absl::Mutex mutex_;  ///< may be held for as long as the leader takes nothing
   LineChannel channel_ ABSL_GUARDED_BY(mutex_);
   bool told_to_stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool told_to_go_ ABSL_GUARDED_BY(mutex_) = false;
+  int ended_by_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> stop_lines_ ABSL_GUARDED_BY(mutex_);         ///< that obey() has still to take
   std::optional<Clock::time_point> led_since_ ABSL_GUARDED_BY(mutex_);  ///< nullopt: there is no leader
   Kept kept_ ABSL_GUARDED_BY(mutex_);
 

@@ -16,6 +16,7 @@
 #include "apps/launcher/told_configuration.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/resuming/checkpoints.hpp"
+#include "apps/resuming/stop_gate.hpp"
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
 #include "job/launchers_configuration.hpp"
@@ -239,6 +240,8 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   }
   Checkpoints checkpoints(**session, reporter, std::move(plan));
   if (role.stop_word != nullptr) checkpoints.save_at_stop(stop, *role.stop_word);
+  if (role.stop_gate != nullptr)
+    checkpoints.save_at_stop(*role.stop_gate, worker - role.rank * role.job.threads);
   Slowdown slowdown(slow, worker);
   WorkerContext context{.session = **session,
                         .consistency = *parse_consistency(job.consistency),
@@ -292,6 +295,7 @@ ProcessJobs worker_jobs(const Role& role, Application& application, Outlet& outl
   const auto notes = std::make_shared<SharedNotes>(std::move(make_notes));
   ProcessJobs jobs;
   jobs.saves_first = role.stop_word != nullptr;
+  if (role.stop_gate != nullptr) jobs.wake = [gate = role.stop_gate] { gate->give_up(); };
   const std::uint32_t first = role.rank * role.job.threads;
   for (std::uint32_t thread = 0; thread < role.job.threads; ++thread) {
     jobs.jobs.emplace_back([&, notes, worker = first + thread] {

@@ -19,6 +19,7 @@
 
 namespace verbena::apps {
 
+class StopGate;
 class ToldConfiguration;
 
 struct Role {
@@ -37,6 +38,8 @@ struct Role {
   /// Where the job's workers agree after which iteration they save and end when they are asked to stop: the
   /// process has then all the time that this takes. nullptr: it ends at once.
   std::atomic<std::uint64_t>* stop_word = nullptr;
+  /// The same for a process of workers of a job over several hosts.
+  StopGate* stop_gate = nullptr;
   bool joins = false;  ///< it comes while the job runs: a server's copy, or in a dead worker's place
   bool replaces_workers = false;  ///< other processes take the places of workers that die
   std::uint32_t incarnation = 0;  ///< SessionOptions::incarnation of all workers of a process

@@ -29,7 +29,17 @@ void Checkpoints::save_at_stop(const std::atomic<bool>& wanted, std::atomic<std:
   stop_.emplace(Stop{.wanted = wanted, .agreement = StopAgreement(agreement, session_->workers())});
 }
 
+void Checkpoints::save_at_stop(StopGate& gate, std::uint32_t worker) {
+  gate_.emplace(Gate{.gate = gate, .worker = worker});
+}
+
 absl::Status Checkpoints::load() {
+  RETURN_IF_ERROR(take_resumed());
+  if (gate_) gate_->gate.begin(gate_->worker, first_iteration_, session_->is_catching_up());
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoints::take_resumed() {
   const absl::StatusOr<std::optional<std::vector<std::byte>>> bytes = session_->resumed_state();
   if (!bytes.ok()) return bytes.status();
   if (!*bytes) return absl::OkStatus();
@@ -52,7 +62,9 @@ void Checkpoints::forget_resumed() {
 
 absl::Status Checkpoints::after_iteration(std::int64_t iteration, bool is_last,
                                           absl::FunctionRef<nlohmann::json()> state) {
-  if (stops_after(iteration, is_last)) {
+  const absl::StatusOr<bool> stops = stops_after(iteration, is_last);
+  if (!stops.ok()) return stops.status();
+  if (*stops) {
     RETURN_IF_ERROR(save(iteration, state));
     return end_saved(iteration);
   }
@@ -60,7 +72,8 @@ absl::Status Checkpoints::after_iteration(std::int64_t iteration, bool is_last,
   return save(iteration, state);
 }
 
-bool Checkpoints::stops_after(std::int64_t iteration, bool is_last) {
+absl::StatusOr<bool> Checkpoints::stops_after(std::int64_t iteration, bool is_last) {
+  if (gate_ && !session_->is_catching_up()) return gate_->gate.ends_after(gate_->worker, iteration, is_last);
   if (!stop_) return false;
   if (stop_->after) return stop_->after == iteration;
   // Nobody may ask for less than it has begun: so one that takes another's place asks when it is where that

@@ -18,8 +18,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "apps/application.hpp"
 #include "apps/resuming/stop_agreement.hpp"
+#include "apps/resuming/stop_gate.hpp"
 #include <verbena/session.hpp>
 
 namespace verbena::apps {
@@ -43,7 +45,7 @@ class Checkpoints {
  public:
   /// Of a plain loop, or a job without: none are made, and none is gone on from.
   Checkpoints() = default;
-  /// `session`, `reporter` and the stop's two words outlive it.
+  /// `session`, `reporter` and what save_at_stop() is given outlive it.
   Checkpoints(Session& session, Reporter& reporter, CheckpointPlan plan)
       : session_(&session), reporter_(&reporter), plan_(std::move(plan)) {}
   Checkpoints(const Checkpoints&) = delete;
@@ -53,6 +55,9 @@ class Checkpoints {
   /// workers of the job, sooner or later. `agreement`: shared by all of them, see StopAgreement. REQUIRES:
   /// the plan has a folder.
   void save_at_stop(const std::atomic<bool>& wanted, std::atomic<std::uint64_t>& agreement);
+  /// The same for a job over several hosts: when the gate says so. `worker`: this one's number in its
+  /// process. To be called before load().
+  void save_at_stop(StopGate& gate, std::uint32_t worker);
   /// Takes what the session has of the checkpoint that it goes on from, if it does. DATA_LOSS: that is
   /// nothing that after_iteration() has saved. Otherwise the errors of Session::resumed_state().
   absl::Status load();
@@ -72,7 +77,7 @@ class Checkpoints {
   /// This worker has finished and reported the iteration; `is_last`: there is none to come. If a checkpoint
   /// is due, saves what `state` returns. Collective: all workers call it after the same iterations, when none
   /// of their operations is under way. CANCELLED: the run was asked to stop, and has been saved as far as it
-  /// could be. Otherwise the session's errors.
+  /// could be. Otherwise the errors of the session, and of StopGate::ends_after().
   absl::Status after_iteration(std::int64_t iteration, bool is_last,
                                absl::FunctionRef<nlohmann::json()> state);
   /// Training has ended well. Waits until the last checkpoint is written, as far as it is this worker's, and
@@ -94,7 +99,13 @@ class Checkpoints {
   [[nodiscard]] bool is_due(std::int64_t iteration) const {
     return !plan_.folder.empty() && iteration % plan_.every == 0;
   }
-  [[nodiscard]] bool stops_after(std::int64_t iteration, bool is_last);
+  struct Gate {
+    StopGate& gate;
+    std::uint32_t worker = 0;
+  };
+
+  absl::Status take_resumed();
+  absl::StatusOr<bool> stops_after(std::int64_t iteration, bool is_last);
   absl::Status save(std::int64_t iteration, absl::FunctionRef<nlohmann::json()> state);
   absl::Status end_saved(std::int64_t iteration);
   void finish_last();
@@ -105,6 +116,7 @@ class Checkpoints {
   Reporter* reporter_ = nullptr;
   CheckpointPlan plan_;
   std::optional<Stop> stop_;
+  std::optional<Gate> gate_;
   std::int64_t first_iteration_ = 1;
   std::optional<nlohmann::json> resumed_;
   std::int64_t saved_iteration_ = 0;  ///< of the checkpoint that is being written; 0: none is

@@ -151,6 +151,7 @@ class ToLeader {
                                        known_secret());
     require(leader.ok(), "no leader");
     leader_ = *std::move(leader);
+    leader_->save_first();
     const std::string& address = leader_->address();
     const char* const port = address.data() + address.find(';') + 1;
     std::from_chars(port, address.data() + address.size(), port_);

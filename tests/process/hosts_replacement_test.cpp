@@ -1,14 +1,10 @@
 // Workers of jobs on several hosts that die, are stopped or cut off, and whose places other processes take
 // that somebody starts: the run goes on, and ends well. VERBENA_TEST_KILLS: how often, in some of the tests.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -17,13 +13,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
 #include "tests/process/hosts_job.hpp"
+#include "tests/process/metrics_pipe.hpp"
 #include "tests/process/program.hpp"
 #include "tests/process/small_training.hpp"
 #include "tests/temporary_folder.hpp"
@@ -34,34 +29,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// What a process writes into its metrics, as it does so.
-class MetricsPipe {
- public:
-  explicit MetricsPipe(const std::string& path) {
-    EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
-    pipe_ = base::FileDescriptor(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-    EXPECT_GT(::fcntl(pipe_.get(), F_SETPIPE_SZ, 1 << 20), 0) << "all that it writes must fit";
-  }
-  /// How many have been finished by all workers.
-  [[nodiscard]] std::size_t iterations() {
-    std::array<char, 4096> bytes{};
-    for (;;) {
-      const ssize_t got = ::read(pipe_.get(), bytes.data(), bytes.size());
-      if (got <= 0) break;
-      text_.append(bytes.data(), static_cast<std::size_t>(got));
-    }
-    constexpr std::string_view kWords = "\"kind\":\"iteration\"";
-    std::size_t count = 0;
-    for (std::size_t at = text_.find(kWords); at != std::string::npos; at = text_.find(kWords, at + 1))
-      ++count;
-    return count;
-  }
-
- private:
-  base::FileDescriptor pipe_;
-  std::string text_;
-};
 
 /// A job on three hosts. The first has servers only, and leads; the workers are on the others.
 class HostsReplacementTest : public HostsJobTest {

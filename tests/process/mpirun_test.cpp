@@ -38,9 +38,11 @@ class MpirunTest : public ::testing::Test {
   }
 
   static std::vector<std::string> mpirun(int processes, const std::string& program,
-                                         const std::vector<std::string>& arguments) {
-    std::vector<std::string> all = {"--allow-run-as-root", "--oversubscribe", "-n", std::to_string(processes),
-                                    program};
+                                         const std::vector<std::string>& arguments,
+                                         const std::vector<std::string>& of_mpirun = {}) {
+    std::vector<std::string> all = {"--allow-run-as-root", "--oversubscribe"};
+    all.insert(all.end(), of_mpirun.begin(), of_mpirun.end());
+    all.insert(all.end(), {"-n", std::to_string(processes), program});
     all.insert(all.end(), arguments.begin(), arguments.end());
     return all;
   }
@@ -70,10 +72,11 @@ class MpirunTest : public ::testing::Test {
     return found;
   }
   /// Two servers and two workers that train without end.
-  void start_long_run(std::unique_ptr<Program>& program, const std::vector<std::string>& more = {}) {
+  void start_long_run(std::unique_ptr<Program>& program, const std::vector<std::string>& more = {},
+                      const std::vector<std::string>& of_mpirun = {}) {
     std::vector<std::string> all = {"run", "counter", "--iterations", "1000000", "--milliseconds", "20"};
     all.insert(all.end(), more.begin(), more.end());
-    program = std::make_unique<Program>(kMpirun, mpirun(4, COUNTER_PROGRAM, all), scratch_);
+    program = std::make_unique<Program>(kMpirun, mpirun(4, COUNTER_PROGRAM, all, of_mpirun), scratch_);
     ASSERT_TRUE(program->wait_for_output(
         std::find(more.begin(), more.end(), "hang") == more.end() ? "  counted " : "hanging"));
     last_ranks_ = find_ranks(program->pid());
@@ -251,6 +254,19 @@ TEST_F(MpirunTest, InterruptEndsAll) {
   program->signal(SIGINT);
   const Ended ended = program->wait();
   EXPECT_NE(ended.status, 0);
+  EXPECT_EQ(errors(ended.err), 0U) << ended.err;
+  EXPECT_TRUE(all_gone());
+}
+
+/// As docs/checkpoints.md has it, for mpirun gives a second otherwise.
+TEST_F(MpirunTest, GivenTheTimeAllSaveBeforeTheyEnd) {
+  std::unique_ptr<Program> program;
+  ASSERT_NO_FATAL_FAILURE(
+      start_long_run(program, {"--checkpoint", path("saved")}, {"--mca", "odls_base_sigkill_timeout", "2"}));
+  program->signal(SIGINT);
+  const Ended ended = program->wait();
+  EXPECT_NE(ended.status, 0);
+  EXPECT_THAT(ended.out, HasSubstr(", saved as "));
   EXPECT_EQ(errors(ended.err), 0U) << ended.err;
   EXPECT_TRUE(all_gone());
 }

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/free_port.hpp"
@@ -248,6 +249,34 @@ TEST_F(RendezvousTest, ASignalToOneEndsAll) {
     for (const Ended& each : ended) EXPECT_NE(each.status, 0) << each.err;
     EXPECT_EQ(count(errors_of(ended), "verbena: error: "), 0U) << errors_of(ended);
   }
+}
+
+TEST_F(RendezvousTest, WithCheckpointsTheSecondSignalEndsAllAtOnce) {
+  ASSERT_NO_FATAL_FAILURE(start_long_run({"--fail", "hang", "--checkpoint", path("saved")}));
+  processes_[2]->signal(SIGINT);
+  ASSERT_TRUE(processes_[0]->wait_for_output("a second signal to the same process ends the run at once"));
+  processes_[1]->signal(SIGINT);  // that one's first
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (const auto& process : processes_) EXPECT_TRUE(alive(process->pid()));
+  processes_[2]->signal(SIGINT);
+  const std::vector<Ended> ended = wait_for_all();
+  for (const Ended& each : ended) EXPECT_NE(each.status, 0) << each.err;
+  EXPECT_EQ(ended[0].status, 128 + SIGINT);
+  EXPECT_EQ(count(errors_of(ended), "verbena: error: "), 0U) << errors_of(ended);
+  EXPECT_FALSE(std::filesystem::exists(path("saved")));
+}
+
+/// SIGTERM to a server's process that has a copy makes it step aside, unless all end.
+TEST_F(RendezvousTest, CopiesOfServersStayUntilAllHaveSaved) {
+  start_by_options(6, {"run", "counter", "--iterations", "1000000", "--milliseconds", "20", "--servers", "2",
+                       "--workers", "2", "--replicas", "1", "--checkpoint", path("saved")});
+  ASSERT_TRUE(processes_[0]->wait_for_output("  counted "));
+  processes_[0]->signal(SIGTERM);
+  ASSERT_TRUE(processes_[0]->wait_for_output("stopping: "));
+  for (std::size_t rank = 1; rank < 6; ++rank) processes_[rank]->signal(SIGTERM);
+  const std::vector<Ended> ended = wait_for_all();
+  for (const Ended& each : ended) EXPECT_EQ(each.status, 128 + SIGTERM) << each.err;
+  EXPECT_THAT(ended[0].out + ended[0].err, AllOf(HasSubstr(", saved as "), Not(HasSubstr("steps aside"))));
 }
 
 TEST_F(RendezvousTest, ASignalBeforeTheyHaveMetEndsThoseWhoAreThere) {

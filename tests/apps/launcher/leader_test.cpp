@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <future>
@@ -139,7 +140,7 @@ TEST_P(LeaderTest, AMemberMovesFromOneLeaderToTheNext) {
   auto reached = link_of(address_of(proxy), 1, *secret_, encrypts_, std::chrono::seconds(30));
   ASSERT_TRUE(reached.ok()) << reached.status();
   LeaderLink& worker = **reached;
-  ASSERT_TRUE(worker.outlive_leader(secret_).ok());
+  ASSERT_TRUE(worker.listen({.outlives_with = secret_}).ok());
   const auto report = [&](std::int64_t iteration) {
     job::IterationMessage message;
     message.report = {.iteration = iteration, .items = 3, .seconds = 1, .sums = {{"count", 7}}};
@@ -182,7 +183,7 @@ TEST_P(LeaderTest, AMemberMovesFromOneLeaderToTheNext) {
 TEST_P(LeaderTest, AMemberThatWaitsForALeaderMayBeToldToEnd) {
   const auto server = connect(0);
   const auto worker = connect(1);
-  ASSERT_TRUE(worker->outlive_leader(secret_).ok());
+  ASSERT_TRUE(worker->listen({.outlives_with = secret_}).ok());
   worker->leave_leader();
   EXPECT_FALSE(worker->wait_for_end([begin = std::chrono::steady_clock::now()] {
     return std::chrono::steady_clock::now() > begin + std::chrono::milliseconds(200);
@@ -780,6 +781,147 @@ TEST_P(ReplacementTest, OneThatHasFinishedIsNotReplaced) {
   links_[2].reset();
   step_until([&] { return monitor_.failed(); });
   EXPECT_TRUE(places_.lost.empty());
+}
+
+/// The same of a run that saves before it ends.
+class SavedStopTest : public ReplacementTest {
+ protected:
+  SavedStopTest() {
+    leader_->save_first();
+    listen_for_stop();
+  }
+  ~SavedStopTest() override { links_[2].reset(); }  // its thread uses what is here
+  /// The worker's process.
+  void listen_for_stop(bool outlives = false) {
+    LeaderLink::Listening listening;
+    listening.stop = {.hold = [this](int signal) { held_by_ = signal; },
+                      .end_after = [this](std::int64_t iteration) { ends_after_ = iteration; },
+                      .release = [this] { is_released_ = true; },
+                      .is_held = [this] { return held_by_ != 0; }};
+    if (outlives) listening.outlives_with = secret_;
+    EXPECT_TRUE(links_[2]->listen(listening).ok());
+  }
+  void ask(std::size_t rank, int signal) {
+    links_[rank]->send(job::AskedToStopMessage{signal});
+    step_until([&] { return held_by_ != 0; });
+  }
+  void end_all() {
+    for (const std::size_t rank : {2U, 0U, 1U}) links_[rank]->send(job::EndedMessage{0});
+    step_until([&] { return !goes_on_; });
+    EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+    EXPECT_FALSE(leader_->abandoned());
+  }
+  [[nodiscard]] bool is_told_to_end(std::size_t rank, int patience_ms = 30'000) const {
+    pollfd told = {links_[rank]->descriptor(), POLLIN, 0};
+    return ::poll(&told, 1, patience_ms) == 1;
+  }
+
+  std::atomic<int> held_by_ = 0;
+  std::atomic<std::int64_t> ends_after_ = 0;
+  std::atomic<bool> is_released_ = false;
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, SavedStopTest, ::testing::Bool(), name_of_way);
+
+TEST_P(SavedStopTest, WhoeverIsAskedAllSaveAndEnd) {
+  ask(1, SIGINT);
+  EXPECT_EQ(held_by_, SIGINT);
+  links_[0]->send(job::AskedToStopMessage{SIGTERM});  // the same wish
+  links_[2]->send(job::HeldMessage{.begun = 7});
+  step_until([&] { return ends_after_ != 0; });
+  EXPECT_EQ(ends_after_, 7);
+  EXPECT_FALSE(is_told_to_end(2, 50));
+  end_all();
+  EXPECT_EQ(leader_->signal(), SIGINT);
+  leader_.reset();
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_TRUE(links_[rank]->wait_for_end(never));
+    EXPECT_EQ(links_[rank]->ended_by(), SIGINT);
+    EXPECT_FALSE(links_[rank]->lost());
+  }
+}
+
+TEST_P(SavedStopTest, WhoeverHasFinishedHasNotBeenStopped) {
+  ask(0, SIGTERM);
+  links_[2]->send(job::HeldMessage{.begun = 7, .has_finished = true});
+  step_until([&] { return is_released_.load(); });
+  links_[2]->send(job::FinishedMessage{0, 1, {}});
+  end_all();
+  EXPECT_EQ(leader_->signal(), 0);
+  leader_.reset();
+  EXPECT_TRUE(links_[0]->wait_for_end(never));
+  EXPECT_EQ(links_[0]->ended_by(), 0);
+}
+
+TEST_P(SavedStopTest, BeforeTheTrainingItEndsAtOnce) {
+  ask(0, SIGTERM);
+  links_[2]->send(job::HeldMessage{});
+  step_until([&] { return leader_->signal() != 0; });
+  step();
+  for (const std::size_t rank : {0U, 1U, 2U}) EXPECT_TRUE(is_told_to_end(rank)) << rank;
+}
+
+TEST_P(SavedStopTest, ASecondSignalEndsItAtOnce) {
+  ask(0, SIGTERM);
+  links_[2]->send(job::HeldMessage{.begun = 7});
+  step_until([&] { return ends_after_ != 0; });
+  links_[0]->send(job::SignaledMessage{SIGINT});
+  step_until([&] { return leader_->signal() == SIGINT; });
+  step();
+  for (const std::size_t rank : {1U, 2U}) EXPECT_TRUE(is_told_to_end(rank)) << rank;
+}
+
+TEST_P(SavedStopTest, OneThatComesLateIsHeldToo) {
+  lose_worker();
+  links_[0]->send(job::AskedToStopMessage{SIGTERM});
+  for (int i = 0; i < 10; ++i) step();
+  let_another_come();
+  listen_for_stop();
+  step_until([&] { return held_by_ != 0; });
+}
+
+/// As on one host.
+TEST_P(SavedStopTest, AWorkerThatDiesMeanwhileEndsIt) {
+  ask(0, SIGTERM);
+  links_[2].reset();
+  step_until([&] { return monitor_.failed(); });
+  EXPECT_TRUE(places_.lost.empty()) << "nobody waits for another one";
+}
+
+TEST_P(SavedStopTest, ServersStayUntilAllHaveSaved) {
+  ask(0, SIGTERM);
+  survival_.leaving = {1};
+  survival_.newcomers.push_back(
+      {4, {.name = "copy 2 of server 0 (rank 4)", .server = true, .of_server = 0, .pid = 3, .copy = 2}});
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_TRUE(survival_.lost.empty() || survival_.without == std::vector<std::uint32_t>{4}) << survival_.lost;
+  EXPECT_EQ(survival_.without, std::vector<std::uint32_t>{4}) << "nothing moves";
+  links_[2]->send(job::HeldMessage{.begun = 7});
+  step_until([&] { return ends_after_ != 0; });
+  end_all();
+  EXPECT_EQ(leader_->signal(), SIGTERM);
+}
+
+TEST_P(SavedStopTest, WhenTheLastCopyIsToEndAllSave) {
+  survival_.lost = "one before";
+  survival_.leaving = {0};
+  step_until([&] { return held_by_ != 0; });
+  EXPECT_EQ(held_by_, SIGTERM);
+  EXPECT_EQ(leader_->signal(), 0);
+}
+
+/// Another leader would not know that it is held.
+TEST_P(SavedStopTest, OneThatIsHeldEndsWithItsLeader) {
+  for (const bool is_held : {false, true}) {
+    links_[2].reset();
+    step_until([&] { return !places_.lost.empty(); });
+    places_.lost.clear();
+    let_another_come();
+    listen_for_stop(/*outlives=*/true);
+    if (is_held) ask(0, SIGTERM);
+    links_[2]->leave_leader();
+    EXPECT_EQ(is_told_to_end(2, is_held ? 30'000 : 100), is_held);
+  }
 }
 
 }  // namespace

@@ -182,6 +182,33 @@ TEST_F(CheckpointsTest, AStopIsSavedByAllAndSaidOnce) {
   EXPECT_THAT(iterations_saved(), ElementsAre(std::to_string(ended[0])));
 }
 
+TEST_F(CheckpointsTest, OverSeveralHostsAGateSaysWhereAllStop) {
+  std::atomic<std::int64_t> begun = 0;
+  const absl::Status status =
+      run({.folder = folder(), .every = 1000}, {},
+          [&](Checkpoints& checkpoints, Session& session, Recorder& /*recorder*/) {
+            StopGate gate(1, false, [&](const StopGate::Begun& answer) { begun = answer.iteration; });
+            checkpoints.save_at_stop(gate, 0);
+            RETURN_IF_ERROR(checkpoints.load());
+            absl::Status ends;
+            std::int64_t i = 1;
+            for (; ends.ok() && i <= 9; ++i) {
+              if (i == 3) gate.hold(15);
+              if (i == 3) gate.end_after(5);
+              RETURN_IF_ERROR(session.clock());
+              ends = checkpoints.after_iteration(i, i == 9, [] { return nlohmann::json::object(); });
+            }
+            EXPECT_EQ(i, 6);
+            EXPECT_EQ(ends.code(), absl::StatusCode::kCancelled) << ends;
+            EXPECT_TRUE(checkpoints.has_stopped());
+            EXPECT_EQ(gate.ended_by(), 15);
+            return absl::OkStatus();
+          });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(begun, 3);
+  EXPECT_THAT(iterations_saved(), ElementsAre("5"));
+}
+
 TEST_F(CheckpointsTest, WhoeverIsNotAskedToStopDoesNot) {
   std::atomic<std::uint64_t> agreement = 0;
   const absl::Status status = run(

@@ -1,0 +1,129 @@
+#include "apps/resuming/stop_gate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace verbena::apps {
+
+StopGate::StopGate(std::uint32_t workers, bool is_late, std::function<void(const Begun&)> answer,
+                   std::chrono::milliseconds patience)
+    : answer_(std::move(answer)),
+      patience_(patience),
+      places_(workers, Place{.begun = is_late ? std::nullopt : std::optional<std::int64_t>(0)}) {}
+
+void StopGate::begin(std::uint32_t worker, std::int64_t iteration, bool is_catching_up) {
+  if (is_catching_up) return;
+  {
+    const absl::MutexLock lock(&mutex_);
+    places_[worker].begun = iteration;
+  }
+  answer_if_due();
+}
+
+absl::StatusOr<StopGate::Turn> StopGate::ask(std::uint32_t worker, std::int64_t iteration, bool is_last) {
+  absl::StatusOr<Turn> turn = Turn::kWaits;
+  {
+    const absl::MutexLock lock(&mutex_);
+    turn = turn_of(places_[worker], iteration, is_last);
+  }
+  answer_if_due();
+  return turn;
+}
+
+absl::StatusOr<StopGate::Turn> StopGate::turn_of(Place& place, std::int64_t iteration, bool is_last) {
+  if (!place.begun) place.begun = iteration;
+  if (signal_ != 0 && !is_released_) {
+    if (!after_) return Turn::kWaits;
+    if (iteration > *after_) {
+      return absl::InternalError(
+          fmt::format("rank 0 ends the training after iteration {}, and {} is over", *after_, iteration));
+    }
+    has_ended_ |= iteration == *after_;
+    if (iteration == *after_) return Turn::kEnds;
+  }
+  if (is_last) {
+    place.has_finished = true;
+  } else {
+    place.begun = iteration + 1;
+  }
+  return Turn::kGoesOn;
+}
+
+absl::StatusOr<bool> StopGate::ends_after(std::uint32_t worker, std::int64_t iteration, bool is_last) {
+  absl::StatusOr<Turn> turn = ask(worker, iteration, is_last);
+  if (!turn.ok()) return turn.status();
+  if (*turn != Turn::kWaits) return *turn == Turn::kEnds;
+  {
+    const absl::MutexLock lock(&mutex_);
+    const auto is_decided = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return after_ || is_released_ || has_given_up_;
+    };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&is_decided), absl::FromChrono(patience_))) {
+      return absl::DeadlineExceededError(
+          fmt::format("rank 0 has not said within {} s after which iteration the training ends",
+                      std::chrono::duration<double>(patience_).count()));
+    }
+    if (has_given_up_) return absl::CancelledError("stopped");
+  }
+  turn = ask(worker, iteration, is_last);
+  if (!turn.ok()) return turn.status();
+  return *turn == Turn::kEnds;
+}
+
+/// Not while a worker is behind the one whose place it has: that one may have begun more than all others.
+void StopGate::answer_if_due() {
+  Begun most;
+  {
+    const absl::MutexLock lock(&mutex_);
+    const bool is_due = signal_ != 0 && !has_answered_ &&
+                        std::all_of(places_.begin(), places_.end(),
+                                    [](const Place& place) { return place.begun.has_value(); });
+    if (!is_due) return;
+    has_answered_ = true;
+    for (const Place& place : places_) {
+      most.iteration = std::max(most.iteration, *place.begun);
+      most.has_finished |= place.has_finished;
+    }
+  }
+  answer_(most);
+}
+
+void StopGate::hold(int signal) {
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (signal_ != 0) return;
+    signal_ = signal;
+  }
+  answer_if_due();
+}
+
+void StopGate::end_after(std::int64_t iteration) {
+  const absl::MutexLock lock(&mutex_);
+  if (signal_ != 0 && !after_) after_ = iteration;
+}
+
+void StopGate::release() {
+  const absl::MutexLock lock(&mutex_);
+  if (!after_) is_released_ = true;
+}
+
+void StopGate::give_up() {
+  const absl::MutexLock lock(&mutex_);
+  has_given_up_ = true;
+}
+
+bool StopGate::is_held() const {
+  const absl::MutexLock lock(&mutex_);
+  return signal_ != 0 && !is_released_;
+}
+
+int StopGate::ended_by() const {
+  const absl::MutexLock lock(&mutex_);
+  return has_ended_ ? signal_ : 0;
+}
+
+}  // namespace verbena::apps
