@@ -41,9 +41,9 @@ absl::StatusOr<LeaderEntry> EntryWatch::find(cluster::TimePoint deadline) {
   if (std::optional<LeaderEntry> found = entry()) return *std::move(found);
   const std::string place = to_string(place_);
   if (!trouble_.ok()) {
-    std::string text = fmt::format("{}: {}", place, std::string(trouble_.message()));
-    if (is_refused()) return absl::UnauthenticatedError(std::move(text));
-    return absl::UnavailableError(std::move(text));
+    const std::string text = fmt::format("{}: {}", place, std::string(trouble_.message()));
+    if (is_refused()) return absl::UnauthenticatedError(text);
+    return absl::UnavailableError(text);
   }
   if (!is_known_) return absl::UnavailableError(fmt::format("{}: etcd has not answered yet", place));
   return absl::DeadlineExceededError(

@@ -102,7 +102,7 @@ absl::Status EtcdRendezvousTest::started_;
 
 TEST_F(EtcdRendezvousTest, NobodyHasToKnowWhereRankZeroIs) {
   std::thread early([&] { meet(process(1, 3), "one", "zero"); });
-  std::this_thread::sleep_for(milliseconds(300));  // it waits
+  std::this_thread::sleep_for(milliseconds(700));  // it waits
   std::thread host([&] { meet(process(0, 3), "zero", "zero"); });
   meet(process(2, 3), "two", "zero");
   early.join();
@@ -148,6 +148,7 @@ TEST_F(EtcdRendezvousTest, AWrongEntryOnlyDelaysAndIsSaid) {
   write(encode({.place = stranger.place, .mark = "a mark"}));
   EXPECT_THAT(why(), AllOf(HasSubstr("says that it is at 127.0.0.1:"), HasSubstr("secret")));
   std::thread guest([&] { meet(process(1, 2), "one", "zero"); });
+  std::this_thread::sleep_for(milliseconds(500));  // it has looked there
   meet(process(0, 2), "zero", "zero");
   guest.join();
 }
@@ -168,15 +169,15 @@ TEST_F(EtcdRendezvousTest, WhatIsDoneToTheEntryIsMended) {
   const std::string own = entry();
   ASSERT_NE(own, "");
   EXPECT_TRUE(store_->transact({.deletes = {key_of(place())}}).ok());
-  EXPECT_TRUE(becomes([&] { return entry() == own; })) << "it was deleted";
+  ASSERT_TRUE(becomes([&] { return entry() == own; })) << "it was deleted";
   const cluster::LeaseId lease = store_->get(key_of(place()))->entries[0].lease;
   ASSERT_NE(lease, cluster::kNoLease);
   store_->revoke(lease, seconds(5));
-  EXPECT_TRUE(becomes([&] { return entry() == own; })) << "etcd was away for longer than the lease";
+  ASSERT_TRUE(becomes([&] { return entry() == own; })) << "etcd was away for longer than the lease";
   write("nonsense");
   EXPECT_TRUE(becomes([&] { return entry() == own; }));
   write(encode({.place = {.host = "127.0.0.1", .port = verbena::testing::free_port()}, .mark = "a mark"}));
-  EXPECT_TRUE(becomes([&] { return entry() == own; })) << "nobody is there";
+  ASSERT_TRUE(becomes([&] { return entry() == own; })) << "nobody is there";
   EXPECT_TRUE(becomes([&] { return store_->get(key_of(place()))->entries[0].lease != cluster::kNoLease; }));
 }
 
