@@ -26,6 +26,7 @@ void Mirror::poll(TimePoint now) {
 
 void Mirror::on_snapshot(const absl::StatusOr<Snapshot>& snapshot) {
   is_reading_ = false;
+  trouble_ = snapshot.status();
   if (!snapshot.ok()) {
     next_read_ = std::min(next_read_, asked_at_ + options_.request_limit + kShortestInterval);
     return;

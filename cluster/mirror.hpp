@@ -37,6 +37,8 @@ class Mirror {
   [[nodiscard]] Revision revision() const { return revision_; }
   /// entries() has all that had happened at this time, at least. TimePoint::min(): nothing has been read yet.
   [[nodiscard]] TimePoint current_at() const { return current_at_; }
+  /// Why the last read has failed; OK: it has not.
+  [[nodiscard]] const absl::Status& trouble() const { return trouble_; }
 
   [[nodiscard]] TimePoint next_poll() const { return is_reading_ ? TimePoint::max() : next_read_; }
   void poll(TimePoint now);
@@ -55,6 +57,7 @@ class Mirror {
   std::map<std::string, Entry> entries_;
   Revision revision_ = 0;
   TimePoint current_at_ = TimePoint::min();
+  absl::Status trouble_;
   bool is_reading_ = false;
   std::vector<Event> heard_;  ///< while it reads: what is read may be older
   TimePoint asked_at_ = TimePoint::min();

@@ -6,15 +6,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/return_if_error.hpp"
+#include "cluster/etcd_store.hpp"
 #include "job/json_line.hpp"
+#include "job/meeting/entry_keeper.hpp"
 #include "job/meeting/guest.hpp"
 #include "job/meeting/hearing.hpp"
 #include "job/meeting/host.hpp"
+#include "job/meeting/leader_entry.hpp"
 #include "job/meeting/leader_search.hpp"
 #include "job/meeting/messages.hpp"
 #include "job/meeting/shared_end.hpp"
 #include "job/meeting/talk.hpp"
 #include "job/meeting/wire.hpp"
+#include "transport/refusal.hpp"
 #include "transport/socket_address.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
@@ -22,6 +27,10 @@ namespace verbena::job {
 namespace {
 
 using std::chrono::milliseconds;
+
+const transport::HostPort kAnywhere = {.host = "::", .port = 0};
+constexpr auto kQuickLook = milliseconds(200);  // whether another rank 0 is there
+constexpr auto kLongLook = milliseconds(2000);
 
 /// At all addresses of this host, unless it alone is meant: its own name may mean a loopback address here,
 /// and another one elsewhere.
@@ -45,6 +54,48 @@ std::string doubt_about(const transport::HostPort& place) {
   return fmt::format("{}: this is no address of the host that rank 0 runs on", to_string(place));
 }
 
+/// The address of this host that the others know it by, most likely: all of them reach etcd.
+std::string own_host(const EtcdPlace& etcd) {
+  for (const std::string_view endpoint : etcd.etcd.endpoints) {
+    const auto place = transport::parse_host_port(endpoint.substr(endpoint.find("//") + 2));
+    if (!place.ok()) continue;
+    const auto addresses = transport::resolve_all(*place, endpoint);
+    if (!addresses.ok()) continue;
+    for (const sockaddr_storage& each : *addresses) {
+      // Where each host has a member of its own, this one says nothing.
+      if (std::string own = transport::own_address_towards(each); !own.empty()) return own;
+    }
+  }
+  const absl::StatusOr<std::string> own = transport::own_address();
+  return own.ok() ? *own : "127.0.0.1";
+}
+
+/// Whether rank 0 of that entry is there. It is asked over connections of their own.
+bool lives(const LeaderEntry& entry, const transport::TcpOptions& options) {
+  const auto transport = transport::make_tcp_transport(options);
+  if (!transport.ok()) return false;
+  // A host that answers and has nobody there says so at once; another one may be slow.
+  auto found = connect_to(entry, **transport, std::chrono::steady_clock::now() + kQuickLook);
+  if (absl::IsDeadlineExceeded(found.status()) && !transport::is_refusal(found.status()))
+    found = connect_to(entry, **transport, std::chrono::steady_clock::now() + kLongLook);
+  return found.ok();
+}
+
+/// Rank 0, which listens already, says in etcd where.
+absl::StatusOr<std::unique_ptr<EntryKeeper>> make_entry(const EtcdPlace& etcd, std::string mark,
+                                                        const transport::Transport& transport,
+                                                        const transport::TcpOptions& options,
+                                                        milliseconds patience,
+                                                        const Rendezvous::Stopped& stopped) {
+  const std::string listens_at = transport.listening_address();
+  auto place = transport::parse_host_port(std::string_view(listens_at).substr(listens_at.find(':') + 1));
+  if (!place.ok()) return place.status();
+  place->host = own_host(etcd);
+  return EntryKeeper::make(
+      etcd, {.place = *std::move(place), .mark = std::move(mark)},
+      [options](const LeaderEntry& entry) { return lives(entry, options); }, patience, stopped);
+}
+
 }  // namespace
 
 /// All that it is made of; each needs those before it.
@@ -64,21 +115,37 @@ struct NetworkRendezvous::Parts {
   Hearing hearing;
   std::unique_ptr<MeetingRole> role;
   std::optional<Talk> talk;
+  std::unique_ptr<EntryKeeper> entry;  ///< of rank 0, if it is found by etcd
 };
 
 absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const Options& options,
                                                                            milliseconds patience,
                                                                            const Stopped& stopped) {
-  absl::StatusOr<std::unique_ptr<transport::Transport>> made = transport::make_tcp_transport(
-      {.secret = options.secret, .tls = options.tls, .max_message_bytes = Wire::kMessageBytes});
+  // What it needs is there, or will not come.
+  if (options.etcd) RETURN_IF_ERROR(cluster::EtcdStore::create(options.etcd->etcd).status());
+  const transport::TcpOptions tcp = {
+      .secret = options.secret, .tls = options.tls, .max_message_bytes = Wire::kMessageBytes};
+  absl::StatusOr<std::unique_ptr<transport::Transport>> made = transport::make_tcp_transport(tcp);
   if (!made.ok()) return made.status();
   auto parts = std::make_unique<Parts>(options, *std::move(made));
   transport::Transport& transport = *parts->transport;
   if (options.rank == 0 && !options.joins) {
-    if (const absl::Status listens = listen_at(transport, options.place); !listens.ok()) return listens;
-    parts->start(std::make_unique<MeetingHost>(options, transport, parts->hearing, parts->end), options.size);
+    const transport::HostPort place = options.etcd ? kAnywhere : options.place;
+    if (const absl::Status listens = listen_at(transport, place); !listens.ok()) return listens;
+    const std::string mark = fresh_name();
+    parts->start(std::make_unique<MeetingHost>(options, transport, mark, parts->hearing, parts->end),
+                 options.size);
+    if (options.etcd) {
+      // Who is led here by it is answered already.
+      auto entry = make_entry(*options.etcd, mark, transport, tcp, patience, stopped);
+      if (!entry.ok()) {
+        parts->talk->leave();
+        return entry.status();
+      }
+      parts->entry = *std::move(entry);
+    }
   } else {
-    auto leader = connect_to_leader(transport, options.place, patience, stopped);
+    auto leader = connect_to_leader(transport, options, patience, stopped);
     if (!leader.ok()) return leader.status();
     parts->start(
         std::make_unique<MeetingGuest>(options, transport, *std::move(leader), parts->hearing, parts->end),
@@ -91,7 +158,7 @@ absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const
     return rank.status();
   }
   std::unique_ptr<NetworkRendezvous> joined(new NetworkRendezvous(options, *rank, std::move(parts)));
-  if (*rank == 0) {
+  if (*rank == 0 && !options.etcd) {
     // Beside the rest: the system may ask servers of names that do not answer.
     joined->doubting_.begin([place = options.place] {
       if (const std::string doubt = doubt_about(place); !doubt.empty())
@@ -106,6 +173,7 @@ NetworkRendezvous::NetworkRendezvous(const Options& options, std::uint32_t rank,
     : PeerRendezvous(rank, options.size), secret_(options.secret), parts_(std::move(parts)) {}
 
 NetworkRendezvous::~NetworkRendezvous() {
+  parts_->entry.reset();  // nobody is to come any more
   parts_->talk->leave();
 }
 

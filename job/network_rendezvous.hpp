@@ -1,6 +1,7 @@
-// The rendezvous of processes that find each other by an address alone: torchrun, Kubernetes, a shell on each
-// host. Rank 0 listens there, over TCP; the others connect, and stay connected until they end, so that all
-// notice when one dies. What they say is in meeting/messages.hpp.
+// The rendezvous of processes that find each other by an address alone, or by a name in etcd: torchrun,
+// Kubernetes, a shell on each host. Rank 0 listens there, over TCP, or says in etcd where it listens; the
+// others connect, and stay connected until they end, so that all notice when one dies. What they say is in
+// meeting/messages.hpp.
 //
 // When rank 0 is gone, the others may wait for another process in its place (PeerNews::outlive_leader()).
 // What it has to know they know.
@@ -31,10 +32,12 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   using Options = MeetingOptions;
 
   /// Waits for rank 0. DEADLINE_EXCEEDED, or NOT_FOUND if its host was never known; CANCELLED when stopped;
-  /// ALREADY_EXISTS if someone else listens at rank 0's place; PERMISSION_DENIED if the secrets differ;
-  /// FAILED_PRECONDITION if only one of the two encrypts. If rank 0 says that this process cannot be of its
-  /// job, the first fence() returns INVALID_ARGUMENT; so it does after a while if it is to take the place of
-  /// one that is still there.
+  /// ALREADY_EXISTS if someone else listens at rank 0's place, or is rank 0 of a job of that name in etcd;
+  /// PERMISSION_DENIED if the secrets differ; FAILED_PRECONDITION if only one of the two encrypts. By etcd,
+  /// where an entry may be wrong, these two come at the end of the patience, as does UNAVAILABLE, if etcd
+  /// does not answer; UNAUTHENTICATED: it does not let this process in. If rank 0 says that this process
+  /// cannot be of its job, the first fence() returns INVALID_ARGUMENT; so it does after a while if it is to
+  /// take the place of one that is still there.
   static absl::StatusOr<std::unique_ptr<NetworkRendezvous>> join(const Options& options,
                                                                  std::chrono::milliseconds patience,
                                                                  const Stopped& stopped);

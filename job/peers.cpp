@@ -17,16 +17,27 @@
 namespace verbena::job {
 namespace {
 
+constexpr const char* kPlaceVariable = "VERBENA_RENDEZVOUS";
 constexpr const char* kHostVariable = "MASTER_ADDR";
 constexpr const char* kPortVariable = "MASTER_PORT";
 constexpr const char* kRankVariable = "RANK";
 constexpr const char* kSizeVariable = "WORLD_SIZE";
 
+/// What was said of the place alone, and by whom.
+struct SaidPlace {
+  std::string text;  ///< empty: nothing
+  const char* by;
+};
+SaidPlace said_place(const PeerOptions& options, const Environment& variable) {
+  if (!options.rendezvous.empty()) return {options.rendezvous, "--rendezvous"};
+  const char* const place = variable(kPlaceVariable);
+  return {place == nullptr ? "" : place, kPlaceVariable};
+}
+
 /// Where rank 0 is. nullopt: nobody says.
-absl::StatusOr<std::optional<transport::HostPort>> place_of(const PeerOptions& options,
-                                                            const Environment& variable) {
-  std::string text = options.rendezvous;
-  std::string_view said_by = "--rendezvous";
+absl::StatusOr<std::optional<MeetingPlace>> place_of(const SaidPlace& said, const Environment& variable) {
+  std::string text = said.text;
+  std::string_view said_by = said.by;
   if (text.empty()) {
     const char* const host = variable(kHostVariable);
     const char* const port = variable(kPortVariable);
@@ -35,11 +46,12 @@ absl::StatusOr<std::optional<transport::HostPort>> place_of(const PeerOptions& o
     text = fmt::format("{}{}{}:{}", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", port);
     said_by = "MASTER_ADDR and MASTER_PORT";
   }
-  absl::StatusOr<transport::HostPort> place = parse_meeting_place(text);
-  if (place.ok() && options.rendezvous.empty()) {
+  absl::StatusOr<MeetingPlace> place = parse_meeting_place(text);
+  if (place.ok() && place->etcd) take_etcd_variables(variable, place->etcd->etcd);
+  if (place.ok() && said.text.empty()) {
     // torchrun, or torch in this very process, listens at MASTER_PORT.
-    if (place->port < UINT16_MAX) {
-      ++place->port;
+    if (place->address.port < UINT16_MAX) {
+      ++place->address.port;
     } else {
       place = absl::InvalidArgumentError(fmt::format("\"{}\": there is no port after that one", text));
     }
@@ -124,15 +136,40 @@ absl::Status take_tls_variable(const Environment& variable, bool& tls) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<transport::HostPort> parse_meeting_place(std::string_view text) {
-  absl::StatusOr<transport::HostPort> place = transport::parse_host_port(text);
-  if (place.ok() && !place->host.empty() && place->port != 0) return place;
+void take_etcd_variables(const Environment& variable, cluster::EtcdOptions& etcd) {
+  const auto value_of = [&](const char* name) {
+    const char* const value = variable(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  etcd.ca_file = value_of("ETCDCTL_CACERT");
+  etcd.certificate_file = value_of("ETCDCTL_CERT");
+  etcd.key_file = value_of("ETCDCTL_KEY");
+  etcd.user = value_of("ETCDCTL_USER");
+  etcd.password = value_of("ETCDCTL_PASSWORD");
+  if (const std::size_t colon = etcd.user.find(':'); etcd.password.empty() && colon != std::string::npos) {
+    etcd.password = etcd.user.substr(colon + 1);
+    etcd.user.resize(colon);
+  }
+}
+
+absl::StatusOr<MeetingPlace> parse_meeting_place(std::string_view text) {
+  if (has_scheme(text)) {
+    absl::StatusOr<EtcdPlace> etcd = parse_etcd_place(text);
+    if (!etcd.ok()) return etcd.status();
+    return MeetingPlace{.etcd = *std::move(etcd)};
+  }
+  absl::StatusOr<transport::HostPort> address = transport::parse_host_port(text);
+  if (address.ok() && !address->host.empty() && address->port != 0)
+    return MeetingPlace{.address = *std::move(address)};
   return absl::InvalidArgumentError(
-      fmt::format("\"{}\" is no place where rank 0 can be found; expected its host and a port", text));
+      fmt::format("\"{}\" is no place where rank 0 can be found; expected its host and a port, or "
+                  "etcd://HOST:PORT/JOB, where etcd says it",
+                  text));
 }
 
 absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environment& variable) {
-  const bool is_said = !options.rendezvous.empty();
+  const SaidPlace said = said_place(options, variable);
+  const bool is_said = !said.text.empty();
   const bool is_numbered = options.rank || options.processes;
   // Who exports MASTER_ADDR in a script for srun still means srun; but srun may have started torchrun.
   const bool is_torchrun = variable("TORCHELASTIC_RUN_ID") != nullptr;
@@ -144,7 +181,7 @@ absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environme
     RETURN_IF_ERROR(joins_nobody);
     return Meeting{.way = Meeting::Way::kPmix};
   }
-  const absl::StatusOr<std::optional<transport::HostPort>> place = place_of(options, variable);
+  const absl::StatusOr<std::optional<MeetingPlace>> place = place_of(said, variable);
   if (!place.ok()) return place.status();
   const std::optional<StartedAs> started = started_as(variable);
   if (!*place) {
@@ -170,7 +207,8 @@ absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environme
   if (!processes.ok()) return processes.status();
   if (options.joins && (!options.rank || *options.rank >= *processes)) {
     return Meeting{.way = Meeting::Way::kNetwork,
-                   .place = **place,
+                   .place = (*place)->address,
+                   .etcd = (*place)->etcd,
                    .rank = options.rank.value_or(0),
                    .joins = !options.rank,
                    .processes = *processes};
@@ -187,7 +225,11 @@ absl::StatusOr<Meeting> find_meeting(const PeerOptions& options, const Environme
                "--process R", "torchrun (RANK), srun and mpiexec");
   if (!rank.ok()) return rank.status();
   if (*rank < *processes)
-    return Meeting{.way = Meeting::Way::kNetwork, .place = **place, .rank = *rank, .processes = *processes};
+    return Meeting{.way = Meeting::Way::kNetwork,
+                   .place = (*place)->address,
+                   .etcd = (*place)->etcd,
+                   .rank = *rank,
+                   .processes = *processes};
   return absl::InvalidArgumentError(
       fmt::format("rank {} of {} processes: ranks are counted from 0", *rank, *processes));
 }
@@ -210,6 +252,7 @@ absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const Meeting& meetin
       if (!secret.ok()) return secret.status();
       absl::StatusOr<std::unique_ptr<NetworkRendezvous>> joined =
           NetworkRendezvous::join({.place = meeting.place,
+                                   .etcd = meeting.etcd,
                                    .rank = meeting.rank,
                                    .size = meeting.processes,
                                    .joins = meeting.joins,

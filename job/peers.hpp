@@ -1,6 +1,6 @@
 // How a process finds the others that something else than Verbena has started with it: by PMIx, if it was
 // mpirun or srun; else at the address of rank 0, which torchrun and Kubernetes say in variables, and people
-// on the command line.
+// on the command line, or by a name in etcd.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "job/environment.hpp"
+#include "job/meeting/etcd_place.hpp"
 #include "job/rendezvous.hpp"
 #include "transport/host_port.hpp"
 
@@ -21,8 +22,8 @@ namespace verbena::job {
 
 /// What was said otherwise than by variables.
 struct PeerOptions {
-  /// "HOST:PORT" of rank 0. Empty: MASTER_ADDR, and the port after MASTER_PORT, at which torch's own store
-  /// is.
+  /// As parse_meeting_place() takes it. Empty: VERBENA_RENDEZVOUS; MASTER_ADDR, and the port after
+  /// MASTER_PORT, at which torch's own store is.
   std::string rendezvous;
   std::optional<std::uint32_t> rank = std::nullopt;
   std::optional<std::uint32_t> processes = std::nullopt;
@@ -36,14 +37,19 @@ struct PeerOptions {
   std::function<void(const std::string& line)> show = {};
 };
 
-/// "HOST:PORT", both of them. INVALID_ARGUMENT.
-absl::StatusOr<transport::HostPort> parse_meeting_place(std::string_view text);
+struct MeetingPlace {
+  transport::HostPort address = {};              ///< of rank 0
+  std::optional<EtcdPlace> etcd = std::nullopt;  ///< instead: where that is said
+};
+/// "HOST:PORT", both of them, or what parse_etcd_place() takes. INVALID_ARGUMENT.
+absl::StatusOr<MeetingPlace> parse_meeting_place(std::string_view text);
 
 struct Meeting {
   enum class Way : std::uint8_t { kNone, kPmix, kNetwork };
   Way way = Way::kNone;  ///< kNone: this process is the only one
   // kNetwork:
-  transport::HostPort place = {};
+  transport::HostPort place = {};                ///< of rank 0
+  std::optional<EtcdPlace> etcd = std::nullopt;  ///< instead: where that is said
   std::uint32_t rank = 0;
   bool joins = false;  ///< rank 0 says which rank it has
   std::uint32_t processes = 1;
@@ -63,6 +69,9 @@ absl::StatusOr<std::optional<std::uint32_t>> number_in_variable(const Environmen
                                                                 const char* name);
 /// Sets what VERBENA_SECRET_FILE and VERBENA_NO_SECRET say, if they are set. INVALID_ARGUMENT.
 absl::Status take_secret_variables(const Environment& variable, std::string& secret_file, bool& no_secret);
+/// How etcd is to be asked, by the variables that etcd's own etcdctl takes: ETCDCTL_CACERT, ETCDCTL_CERT,
+/// ETCDCTL_KEY, ETCDCTL_USER (NAME or NAME:PASSWORD), ETCDCTL_PASSWORD.
+void take_etcd_variables(const Environment& variable, cluster::EtcdOptions& etcd);
 /// Sets it if VERBENA_TLS=1. INVALID_ARGUMENT if the variable is anything else.
 absl::Status take_tls_variable(const Environment& variable, bool& tls);
 

@@ -71,26 +71,30 @@ bool is_of_this_host(const sockaddr_storage& address) {
   return socket.valid() && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&place), length) == 0;
 }
 
-namespace {
-
-/// Empty if there is no default route.
-std::string address_of_default_route() {
-  // Connecting a datagram socket sends nothing; it chooses a route, and so an address of this host. The
-  // destination is one that is reserved for documents (RFC 5737).
-  const base::FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_in far_away{};
-  far_away.sin_family = AF_INET;
-  far_away.sin_port = ::htons(9);
-  far_away.sin_addr.s_addr = ::htonl(0xC0000201);  // 192.0.2.1
+std::string own_address_towards(const sockaddr_storage& place) {
+  // Connecting a datagram socket sends nothing; it chooses a route, and so an address of this host.
+  const base::FileDescriptor socket(::socket(place.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t length = sizeof own;
   if (!socket.valid() ||
-      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&far_away), sizeof far_away) != 0 ||
+      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place) != 0 ||
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0) {
     return "";
   }
   const auto& address = reinterpret_cast<const sockaddr&>(own);
   return is_loopback(address) ? "" : host_of(address);
+}
+
+namespace {
+
+/// Empty if there is no default route.
+std::string address_of_default_route() {
+  sockaddr_storage far_away{};
+  auto& in = reinterpret_cast<sockaddr_in&>(far_away);
+  in.sin_family = AF_INET;
+  in.sin_port = ::htons(9);
+  in.sin_addr.s_addr = ::htonl(0xC0000201);  // 192.0.2.1, which is reserved for documents (RFC 5737)
+  return own_address_towards(far_away);
 }
 
 }  // namespace

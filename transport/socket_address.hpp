@@ -24,6 +24,9 @@ bool is_loopback(const sockaddr& address);
 /// Whether sockets of this host can have it.
 bool is_of_this_host(const sockaddr_storage& address);
 
+/// The address of this host from which it sends to that one, as text. Empty: there is no way there, or none
+/// that leaves this host.
+std::string own_address_towards(const sockaddr_storage& place);
 /// An address under which other hosts know this one, as text: of the interface that the default route leads
 /// through; without such a route, of the first interface that is up. NOT_FOUND if there is none.
 absl::StatusOr<std::string> own_address();

@@ -130,10 +130,13 @@ constexpr const char* kPeerOptions = "On several hosts, without mpirun (docs/clu
 /// For processes that neither mpirun nor srun has started.
 void add_peer_options(CLI::App& command, job::PeerOptions& options) {
   command
-      .add_option("--rendezvous", options.rendezvous,
-                  "Where the processes of the job meet: the host of rank 0, and a free port there. Default: "
-                  "MASTER_ADDR and the port after MASTER_PORT, if something like torchrun has set them.")
-      ->type_name("HOST:PORT")
+      .add_option(
+          "--rendezvous", options.rendezvous,
+          "Where the processes of the job meet: the host of rank 0, and a free port there; or "
+          "etcd://HOST:PORT[,HOST:PORT...]/JOB (etcd+https:// with TLS): rank 0 is anywhere, and says "
+          "in etcd, under the name JOB, where. Default: VERBENA_RENDEZVOUS; MASTER_ADDR and the port "
+          "after MASTER_PORT, if something like torchrun has set them.")
+      ->type_name("PLACE")
       ->check(accepted_by([](const std::string& text) { return job::parse_meeting_place(text).status(); }))
       ->group(kPeerOptions);
   add_number(

@@ -306,7 +306,8 @@ class Session {
   /// 4. RANK and WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, as torchrun does it: the same. The
   /// processes
   ///    meet at rank 0's host, at the port after MASTER_PORT; `options.network`, or VERBENA_SECRET_FILE or
-  ///    VERBENA_NO_SECRET=1, says who may.
+  ///    VERBENA_NO_SECRET=1, says who may. VERBENA_RENDEZVOUS, as --rendezvous of `verbena run`, says another
+  ///    place, rank 0's address or one in etcd, and comes before 3.
   /// 5. None of these: the only worker of a job, with a server in threads of this process.
   ///
   /// Call it once in a process, before other threads read the environment, and within a minute of the job's

@@ -17,11 +17,12 @@ MeetingGuest::MeetingGuest(const MeetingOptions& options, transport::Transport& 
                            std::unique_ptr<transport::Connection> leader, Hearing& hearing, SharedEnd& end)
     : rank_(options.joins ? std::nullopt : std::optional(options.rank)),
       size_(options.size),
+      is_led_by_etcd_(options.etcd.has_value()),
       transport_(transport),
       hearing_(hearing),
       end_(end),
       wire_(std::move(leader)),
-      search_(options.place) {
+      search_(options) {
   wire_.say(rank_ ? line_of({{says::kRank, *rank_}, {says::kSize, size_}})
                   : line_of({{says::kJoins, true}, {says::kSize, size_}}));
   if (rank_) roster_ = Roster::of_beginning(size_);
@@ -70,8 +71,8 @@ void MeetingGuest::lose_leader() {
     if (!waits) return hearing_.lose(why);
     end_.show(
         fmt::format("verbena: {}: this process waits {} s for another one in its place: start it again, with "
-                    "the same command line",
-                    why, patience_.count() / 1000));
+                    "the same command line{}",
+                    why, patience_.count() / 1000, is_led_by_etcd_ ? ", on any host" : ""));
     search_.begin(now, patience_, why);
     if (listener.on_leader_gone) listener.on_leader_gone();
   }

@@ -42,6 +42,7 @@ class MeetingGuest final : public MeetingRole {
 
   const std::optional<std::uint32_t> rank_;  ///< nullopt: rank 0 says it
   const std::uint32_t size_;
+  const bool is_led_by_etcd_;  ///< to rank 0, which may be anywhere
   transport::Transport& transport_;
   Hearing& hearing_;
   SharedEnd& end_;

@@ -6,10 +6,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/escaping.h"
 #include "job/line_stream.hpp"
 #include "job/meeting/messages.hpp"
-#include "transport/secret.hpp"
 
 namespace verbena::job {
 namespace {
@@ -26,20 +24,14 @@ constexpr std::uint32_t kAnotherRank = UINT32_MAX;      // of one that joins, an
 
 constexpr const char* kAnotherJob = "another job has begun where its rank 0 was";
 
-/// Tells this job from others that meet at the same address.
-std::string fresh_name() {
-  const auto nonce = transport::fresh_nonce();
-  return nonce.ok() ? absl::BytesToHexString({reinterpret_cast<const char*>(nonce->data()), nonce->size()})
-                    : std::to_string(Clock::now().time_since_epoch().count());
-}
-
 }  // namespace
 
-MeetingHost::MeetingHost(const MeetingOptions& options, transport::Transport& transport, Hearing& hearing,
-                         SharedEnd& end)
+MeetingHost::MeetingHost(const MeetingOptions& options, transport::Transport& transport, std::string mark,
+                         Hearing& hearing, SharedEnd& end)
     : size_(options.size),
       before_place_is_free_(options.before_place_is_free),
       before_giving_up_(options.before_giving_up),
+      mark_(std::move(mark)),
       transport_(transport),
       hearing_(hearing),
       end_(end),
@@ -154,6 +146,8 @@ bool MeetingHost::try_to_say_all() {
 /// By its first line. False: it stays a newcomer, until it goes, or has a seat.
 bool MeetingHost::introduce(Newcomer& newcomer) {
   const json object = json::parse(newcomer.lines.front(), nullptr, false);
+  const std::optional<std::string> mark = text_in(object, says::kLooksFor);
+  if (mark && !std::exchange(newcomer.has_looked, true)) return answer_whether_it_is(newcomer, *mark);
   if (has(object, says::kBack)) return take_back(newcomer, object);
   const std::optional<std::uint32_t> rank =
       has(object, says::kJoins) ? kAnotherRank : number_in(object, says::kRank);
@@ -170,6 +164,13 @@ bool MeetingHost::introduce(Newcomer& newcomer) {
   }
   seat(newcomer, *rank);
   return true;
+}
+
+/// It introduces itself next, or goes.
+bool MeetingHost::answer_whether_it_is(Newcomer& newcomer, const std::string& mark) {
+  newcomer.wire.say(line_of({{says::kIsIt, mark == mark_}}));
+  newcomer.lines.erase(newcomer.lines.begin());
+  return !newcomer.lines.empty() && introduce(newcomer);
 }
 
 /// It is of a job whose rank 0 is gone. False: it stays a newcomer, which is sent away.

@@ -28,9 +28,10 @@ namespace verbena::job {
 /// take over that job.
 class MeetingHost final : public MeetingRole {
  public:
-  /// All must outlive it, but the options. `transport` listens.
-  MeetingHost(const MeetingOptions& options, transport::Transport& transport, Hearing& hearing,
-              SharedEnd& end);
+  /// All must outlive it, but the options. `transport` listens. `mark`: what tells this process from others
+  /// to those who were led to it (leader_entry.hpp).
+  MeetingHost(const MeetingOptions& options, transport::Transport& transport, std::string mark,
+              Hearing& hearing, SharedEnd& end);
 
   void on_own_words(std::string_view words) override;
   void on_event(const transport::Event& event) override;
@@ -50,6 +51,7 @@ class MeetingHost final : public MeetingRole {
  private:
   // Who comes:
   [[nodiscard]] bool introduce(Newcomer& newcomer);
+  [[nodiscard]] bool answer_whether_it_is(Newcomer& newcomer, const std::string& mark);
   [[nodiscard]] bool take_back(Newcomer& newcomer, const nlohmann::json& object);
   [[nodiscard]] std::string obstacle(std::optional<std::uint32_t> rank,
                                      std::optional<std::uint32_t> size) const;
@@ -83,6 +85,7 @@ class MeetingHost final : public MeetingRole {
   const std::uint32_t size_;  ///< of the job at its beginning
   const std::chrono::milliseconds before_place_is_free_;
   const std::chrono::milliseconds before_giving_up_;
+  const std::string mark_;
   transport::Transport& transport_;
   Hearing& hearing_;
   SharedEnd& end_;

@@ -1,8 +1,18 @@
 #include "job/meeting/messages.hpp"
 
+#include <chrono>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "transport/secret.hpp"
+
 namespace verbena::job {
+
+std::string fresh_name() {
+  const auto nonce = transport::fresh_nonce();
+  return nonce.ok() ? absl::BytesToHexString({reinterpret_cast<const char*>(nonce->data()), nonce->size()})
+                    : std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
+}
 
 std::string dismissed_line(const std::string& why) {
   return line_of({{says::kDismissed, why}});

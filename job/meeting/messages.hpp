@@ -2,7 +2,9 @@
 // has, this. Each is one JSON object in a line of its own. What the other end has said is checked before it
 // is used.
 //
-//   a process   {"rank": r, "size": n}  first
+//   a process   {"looks_for": mark}     before all else, of one that has been led there by etcd: whether this
+//                                       is the process that has made the entry (leader_entry.hpp)
+//               {"rank": r, "size": n}  first
 //               {"back": r, "size": n, "incarnation": i, "job": id, "led_by": l, "roster": …, "word": text}
 //                                       first, of one whose rank 0 is gone: it looks for another one
 //               {"knows": n}            that roster
@@ -10,7 +12,8 @@
 //               {"abort": why}          all are to end
 //               {"word": text}          to rank 0 (peer_news.hpp)
 //               {"bye": true}           it ends on purpose
-//   rank 0      {"job": id}             at first: which job it is of all that meet at this address
+//   rank 0      {"is_it": whether}      to one that looks for somebody
+//               {"job": id}             at first: which job it is of all that meet at this address
 //               {"roster": …}           the job's processes (roster.hpp)
 //               {"recall": true}        to one that is back: it is to say what was told at fences
 //               {"leads": l}            to those who are back: from now on this is rank 0, after l others
@@ -38,6 +41,8 @@ namespace verbena::job {
 
 /// The names in them; mostly one of them is all that a line has.
 namespace says {
+inline constexpr const char* kLooksFor = "looks_for";
+inline constexpr const char* kIsIt = "is_it";
 inline constexpr const char* kRank = "rank";
 inline constexpr const char* kSize = "size";
 inline constexpr const char* kBack = "back";
@@ -61,6 +66,9 @@ inline constexpr const char* kEnd = "end";
 inline constexpr const char* kNews = "news";
 inline constexpr const char* kDismissed = "dismissed";
 }  // namespace says
+
+/// Made by chance: tells what it names from all others, as one job from those that meet at the same address.
+std::string fresh_name();
 
 std::string dismissed_line(const std::string& why);
 

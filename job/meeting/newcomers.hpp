@@ -26,6 +26,7 @@ struct Newcomer {
   transport::TimePoint deadline;
   bool is_refused = false;
   std::optional<std::uint32_t> waits_for = std::nullopt;  ///< until that rank's seat is free
+  bool has_looked = false;                                ///< it has asked whether this is whom it looks for
   std::vector<std::string> lines = {};                    ///< that it has said and nobody has considered
 
   /// It is told why it cannot be of the job.

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "job/meeting/etcd_place.hpp"
 #include "transport/host_port.hpp"
 #include "transport/secret.hpp"
 
@@ -16,6 +18,8 @@ struct MeetingOptions {
   /// Where rank 0 can be reached. It listens at all addresses of its host, unless this is one of the
   /// loopback interface ("localhost", 127.0.0.1, ::1).
   transport::HostPort place;
+  /// Instead: rank 0 listens at all addresses of its host, at any port, and says in etcd where it is.
+  std::optional<EtcdPlace> etcd = std::nullopt;
   /// Ranks from `size` on are those of processes that are added while the job runs.
   std::uint32_t rank = 0;
   std::uint32_t size = 1;  ///< of the job at its beginning

@@ -17,6 +17,7 @@ std::span<const Target> peer_targets() {
       {"etcd-answer", etcd_answer},
       {"http-request", http_request},
       {"leader", leader},
+      {"leader-entry", leader_entry},
       {"leader-link", leader_link},
       {"log-record", log_record},
       {"rendezvous", rendezvous},

@@ -1,5 +1,5 @@
 // Lines at the rendezvous: from a process to the launcher, and from someone who plays the launcher to a
-// process.
+// process; and what is taken for the place of rank 0 in etcd.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -7,8 +7,10 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "job/embedded_rendezvous.hpp"
+#include "job/meeting/leader_entry.hpp"
 #include "job/secret_handover.hpp"
 #include "tests/fuzz/target.hpp"
 
@@ -58,6 +60,15 @@ void to_process(std::string_view bytes, bool knows_how) {
 }
 
 }  // namespace
+
+void leader_entry(std::string_view bytes) {
+  const std::optional<job::LeaderEntry> entry = job::decode_leader_entry(bytes);
+  if (!entry) return;
+  require(!entry->place.host.empty() && entry->place.port != 0 && !entry->mark.empty(), "it leads nowhere");
+  const std::optional<job::LeaderEntry> again = job::decode_leader_entry(job::encode(*entry));
+  require(again && to_string(again->place) == to_string(entry->place) && again->mark == entry->mark,
+          "it is another one when it is written again");
+}
 
 void rendezvous(std::string_view bytes) {
   constexpr std::size_t kMostBytes = 4096;  // fit into an empty socket

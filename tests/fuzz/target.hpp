@@ -87,6 +87,7 @@ void verbs_address(std::string_view bytes);
 void rendezvous(std::string_view bytes);
 void leader(std::string_view bytes);
 void leader_link(std::string_view bytes);
+void leader_entry(std::string_view bytes);
 // Stores
 void store_client(std::string_view bytes);
 void store_message(std::string_view bytes);

@@ -127,6 +127,67 @@ TEST(MeetingTest, WhatHasStartedThemSaysWhichIsWhich) {
   }
 }
 
+TEST(MeetingTest, TheyMayMeetByEtcd) {
+  const char* const place = "etcd://a:2379,[::1]:2380/team/job-1";
+  const auto found = meeting({}, {.rendezvous = place, .rank = 1, .processes = 2});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->way, Meeting::Way::kNetwork);
+  ASSERT_TRUE(found->etcd.has_value());
+  EXPECT_THAT(found->etcd->etcd.endpoints, ::testing::ElementsAre("http://a:2379", "http://[::1]:2380"));
+  EXPECT_EQ(found->etcd->job, "team/job-1");
+  EXPECT_EQ(to_string(*found->etcd), place);
+  EXPECT_FALSE(meeting({}, {.rendezvous = "a:1", .rank = 1, .processes = 2})->etcd.has_value());
+}
+
+TEST(MeetingTest, EtcdIsAskedAsEtcdctlWouldAskIt) {
+  const PeerOptions options = {.rendezvous = "etcd+https://a:1/job", .rank = 1, .processes = 2};
+  const auto with = [&](const Variables& variables) { return meeting(variables, options)->etcd->etcd; };
+  EXPECT_THAT(with({}).endpoints, ::testing::ElementsAre("https://a:1"));
+  EXPECT_EQ(with({}).user, "");
+  const cluster::EtcdOptions etcd = with({{"ETCDCTL_CACERT", "ca.pem"},
+                                          {"ETCDCTL_CERT", "own.pem"},
+                                          {"ETCDCTL_KEY", "key.pem"},
+                                          {"ETCDCTL_USER", "name:pass:word"}});
+  EXPECT_EQ(etcd.ca_file, "ca.pem");
+  EXPECT_EQ(etcd.certificate_file, "own.pem");
+  EXPECT_EQ(etcd.key_file, "key.pem");
+  EXPECT_EQ(etcd.user, "name");
+  EXPECT_EQ(etcd.password, "pass:word");
+  EXPECT_EQ(with({{"ETCDCTL_USER", "name"}, {"ETCDCTL_PASSWORD", "word"}}).password, "word");
+}
+
+TEST(MeetingTest, WhatIsNoPlaceInEtcdIsRefused) {
+  const auto says = [](const char* place) {
+    return refusal({}, {.rendezvous = place, .rank = 0, .processes = 2});
+  };
+  const auto expected = HasSubstr("expected etcd://HOST:PORT[,HOST:PORT...]/JOB");
+  EXPECT_THAT(says("consul://a:1/job"), AllOf(HasSubstr("--rendezvous"), HasSubstr("consul://"), expected));
+  for (const char* const place : {"etcd://a:1", "etcd://a:1/"})
+    EXPECT_THAT(says(place), AllOf(HasSubstr("the name of the job is missing"), expected));
+  for (const char* const name : {"a b", "/a", "a/", "a\n", "a?b"})
+    EXPECT_THAT(says((std::string("etcd://a:1/") + name).c_str()), HasSubstr("is no name of a job"));
+  for (const char* const hosts : {"", "a", "a:1,", ",a:1", "a:0", ":1", "me:secret@a:1", "http://a:1"})
+    EXPECT_THAT(says((std::string("etcd://") + hosts + "/job").c_str()),
+                HasSubstr("is no host and port of etcd"));
+}
+
+TEST(MeetingTest, AVariableSaysThePlaceForVerbenaAlone) {
+  Variables variables = kTorchrun;
+  variables["VERBENA_RENDEZVOUS"] = "etcd://a:1/job";
+  const auto found = meeting(variables);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(found->etcd.has_value()) << "torchrun's is where torch's own store is";
+  EXPECT_EQ(found->rank, 3U);
+  variables["PMIX_RANK"] = "0";
+  EXPECT_EQ(meeting(variables)->way, Meeting::Way::kNetwork);
+  EXPECT_EQ(meeting(variables, {.rendezvous = "b:7"})->place.host, "b") << "the command line comes first";
+  variables["VERBENA_RENDEZVOUS"] = "b:8";
+  EXPECT_EQ(transport::to_string(meeting(variables)->place), "b:8") << "the port itself";
+  variables["VERBENA_RENDEZVOUS"] = "b";
+  EXPECT_THAT(refusal(variables), HasSubstr("VERBENA_RENDEZVOUS: \"b\" is no place"));
+  EXPECT_THAT(refusal({{"VERBENA_RENDEZVOUS", "b:8"}}), HasSubstr("--processes N"));
+}
+
 TEST(MeetPeersTest, OverANetworkASecretIsNeeded) {
   const auto meet = [](const Variables& variables, const PeerOptions& options = {}) {
     const auto never = [] { return true; };
