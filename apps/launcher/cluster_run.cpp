@@ -60,6 +60,8 @@ constexpr const char* kPlan = "verbena.plan";
 /// The checkpoint that rank 0 has found for all, behind a letter, so that no value is empty.
 constexpr const char* kResume = "verbena.resume";
 constexpr std::string_view kFrom = "@";
+/// From the leader's word that the run goes on without this process to the reason.
+constexpr auto kReasonComesIn = std::chrono::seconds(3);
 /// Who ends several processes at once may ask one that another one has started twice: itself, and through
 /// that one.
 constexpr auto kSameRequest = std::chrono::seconds(1);
@@ -143,6 +145,7 @@ class ClusterProcess {
   int train(std::thread& listening);
   [[noreturn]] void abort(const absl::Status& why);
   int lead(std::thread listening, int own_status);
+  void wait_for_reason() const;
   void follow(const JobsResult& result, bool lost);
   [[nodiscard]] int status_of_stop();
   int end_early(const absl::Status& status);
@@ -842,8 +845,17 @@ int ClusterProcess::lead(std::thread listening, int own_status) {
   return status == kExitOk && is_needed ? own_status : status;
 }
 
+/// The run goes on without this process. The user hears why from the rendezvous, whose word may come after
+/// that of the leader's link.
+void ClusterProcess::wait_for_reason() const {
+  const auto deadline = std::chrono::steady_clock::now() + kReasonComesIn;
+  while (!cluster_.rendezvous.ends_this_process() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 /// The end of the run, in the other ranks.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
+  if (link_->is_dismissed()) return wait_for_reason();
   // Only where the run goes on without this process rank 0 says nothing to it, and does well.
   const bool has_saved = stop_gate_ && stop_gate_->ended_by() != 0;
   const auto is_ended = [&] {

@@ -51,6 +51,7 @@ constexpr std::size_t kLongestIntroduction = 256;
 constexpr auto kLongestPoll = std::chrono::milliseconds(1000);
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
+constexpr std::string_view kDismissed = "dismissed";  // the same, for one without which the run goes on
 constexpr const char* kGo = "go\n";
 // About a stop.
 constexpr std::string_view kHold = "hold";
@@ -700,7 +701,7 @@ void Leader::let_leave_who_want_to(RunMonitor& monitor) {
 void Leader::let_go(Seat& seat) {
   seat.gone = true;
   if (!seat.channel.is_open()) return;
-  seat.channel.write(kStop).IgnoreError();
+  seat.channel.write(fmt::format("{}\n", kDismissed)).IgnoreError();
   seat.channel.end_sending();
 }
 
@@ -1102,6 +1103,7 @@ void LeaderLink::take_line(std::string_view line) {
     stop_lines_.emplace_back(line);
   } else {
     told_to_stop_ = true;
+    is_dismissed_ = line == kDismissed;
   }
 }
 
@@ -1143,6 +1145,11 @@ bool LeaderLink::lost() {
   const absl::MutexLock lock(&mutex_);
   if (movement_) return !led_since_ && !told_to_stop_ && !told_to_go_;
   return !read() && !told_to_stop_ && !told_to_go_;
+}
+
+bool LeaderLink::is_dismissed() {
+  const absl::MutexLock lock(&mutex_);
+  return is_dismissed_;
 }
 
 bool LeaderLink::wait_for_end(const std::function<bool()>& stopped, bool has_saved) {

@@ -333,6 +333,8 @@ class LeaderLink : public Outlet {
   [[nodiscard]] bool is_led();
   /// Whether the leader has gone without having sent "stop".
   [[nodiscard]] bool lost();
+  /// Whether the leader has said that the run goes on without this process.
+  [[nodiscard]] bool is_dismissed();
   /// Call it after the last message. Waits, for a short time, until the leader has heard all members and has
   /// sent what it has to send. False if it has not done so by then: it is busy or stopped, or its host hangs.
   /// If the link outlives its leader, the time begins when there is one, which is waited for until `stopped`.
@@ -385,6 +387,7 @@ class LeaderLink : public Outlet {
   absl::Mutex mutex_;  ///< may be held for as long as the leader takes nothing
   LineChannel channel_ ABSL_GUARDED_BY(mutex_);
   bool told_to_stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_dismissed_ ABSL_GUARDED_BY(mutex_) = false;
   bool told_to_go_ ABSL_GUARDED_BY(mutex_) = false;
   int ended_by_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> stop_lines_ ABSL_GUARDED_BY(mutex_);         ///< that obey() has still to take
