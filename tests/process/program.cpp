@@ -36,6 +36,7 @@ Program::Program(const std::string& path, const std::vector<std::string>& argume
   std::vector<std::string> all = {path};
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
+  pointers.reserve(all.size() + 1);
   for (std::string& argument : all) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   pid_ = ::fork();
