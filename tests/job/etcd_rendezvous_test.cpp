@@ -34,20 +34,20 @@ bool never_stops() {
 class EtcdRendezvousTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    etcd_ = std::make_unique<cluster::EtcdProcesses>();
-    started_ = etcd_->start(1);
+    etcd = std::make_unique<cluster::EtcdProcesses>();
+    started = etcd->start(1);
   }
-  static void TearDownTestSuite() { etcd_.reset(); }
+  static void TearDownTestSuite() { etcd.reset(); }
   void SetUp() override {
-    if (absl::IsNotFound(started_)) GTEST_SKIP() << "skipped: " << started_;
-    ASSERT_TRUE(started_.ok()) << started_;
-    auto store = cluster::EtcdStore::create({.endpoints = etcd_->endpoints()});
+    if (absl::IsNotFound(started)) GTEST_SKIP() << "skipped: " << started;
+    ASSERT_TRUE(started.ok()) << started;
+    auto store = cluster::EtcdStore::create({.endpoints = etcd->endpoints()});
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = std::make_unique<StoreCaller>(*std::move(store));
   }
 
   [[nodiscard]] EtcdPlace place() const {
-    return {.etcd = {.endpoints = etcd_->endpoints()},
+    return {.etcd = {.endpoints = etcd->endpoints()},
             .job = ::testing::UnitTest::GetInstance()->current_test_info()->name(),
             .between_renewals = milliseconds(50)};
   }
@@ -92,13 +92,13 @@ class EtcdRendezvousTest : public ::testing::Test {
     return true;
   }
 
-  static std::unique_ptr<cluster::EtcdProcesses> etcd_;
-  static absl::Status started_;
+  static std::unique_ptr<cluster::EtcdProcesses> etcd;
+  static absl::Status started;
   const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
   std::unique_ptr<StoreCaller> store_;
 };
-std::unique_ptr<cluster::EtcdProcesses> EtcdRendezvousTest::etcd_;
-absl::Status EtcdRendezvousTest::started_;
+std::unique_ptr<cluster::EtcdProcesses> EtcdRendezvousTest::etcd;
+absl::Status EtcdRendezvousTest::started;
 
 TEST_F(EtcdRendezvousTest, NobodyHasToKnowWhereRankZeroIs) {
   std::thread early([&] { meet(process(1, 3), "one", "zero"); });
@@ -187,7 +187,7 @@ TEST_F(EtcdRendezvousTest, WhoHasMetNeedsNoEtcd) {
   ASSERT_TRUE(host.ok()) << host.status();
   Joined guest = join(process(1, 2));
   ASSERT_TRUE(guest.ok()) << guest.status();
-  etcd_->stop(0);
+  etcd->stop(0);
   std::this_thread::sleep_for(milliseconds(200));
   std::thread other([&] { EXPECT_TRUE((*guest)->fence(seconds(30), never_stops).ok()); });
   EXPECT_TRUE((*host)->fence(seconds(30), never_stops).ok());
@@ -196,7 +196,7 @@ TEST_F(EtcdRendezvousTest, WhoHasMetNeedsNoEtcd) {
   guest->reset();
   host->reset();
   EXPECT_LT(std::chrono::steady_clock::now() - since, seconds(5));
-  etcd_->go_on(0);
+  etcd->go_on(0);
 }
 
 TEST_F(EtcdRendezvousTest, WithoutEtcdNobodyMeetsAndItIsSaid) {

@@ -115,6 +115,7 @@ TEST_F(EtcdTest, NobodyMissesEtcdWhileTheyTrainAndRankZeroMayMove) {
 
 TEST_F(EtcdTest, AProgramOfOnesOwnMeetsThereByAVariable) {
   std::vector<std::unique_ptr<Program>> processes;
+  processes.reserve(3);
   for (int rank = 0; rank < 3; ++rank) {
     processes.push_back(
         std::make_unique<Program>(OWN_PROGRAM, std::vector<std::string>{"count"}, folder_.path(), [&, rank] {
