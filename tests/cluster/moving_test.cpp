@@ -74,10 +74,12 @@ absl::Status count_while_rows_move(Session& session, std::uint64_t rows, int rou
       Pending pending = table.localize(keys);
       if (random() % 2 == 0) RETURN_IF_ERROR(pending.wait());
     }
-    const std::vector<std::int64_t> updates = counts.count(keys);
+    std::vector<std::int64_t> updates = counts.count(keys);
     const auto way = random() % 4;
     if (way == 0) {
-      RETURN_IF_ERROR(table.push_async(keys, updates).wait());
+      Pending pending = table.push_async(keys, updates);
+      std::ranges::fill(updates, 4711);  // they are the caller's again
+      RETURN_IF_ERROR(pending.wait());
     } else if (way == 1) {
       RETURN_IF_ERROR(hold_and_add(table, keys, updates));
     } else {

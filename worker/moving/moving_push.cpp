@@ -28,19 +28,16 @@ MovingPush::MovingPush(MovingRows& rows, const Keys& all, std::size_t next, cons
       begun_at_(rows.session.current_clock()) {
   set_keys(all);
   for (std::size_t index = next; index < keys.size(); ++index) todo_.push_back(index);
-  if (waits == Waits::kCaller) return;
-  update_copy_.assign(updates, updates + keys.size() * rows.layout.row_bytes);
-  updates_ = update_copy_.data();
 }
 
 MovingPush::MovingPush(MovingRows& rows, std::vector<Key> replicas, std::vector<std::byte> updates)
     : MovingOperation(rows, "push of replicas' updates"),
-      update_copy_(std::move(updates)),
+      of_replicas_(std::move(updates)),
       is_of_replicas_(true),
       waits_(Waits::kNobody),
       begun_at_(rows.session.current_clock()) {
   set_keys(std::move(replicas));
-  updates_ = update_copy_.data();
+  updates_ = of_replicas_.data();
   for (std::size_t index = 0; index < keys.size(); ++index) todo_.push_back(index);
 }
 
@@ -56,8 +53,29 @@ void MovingPush::begin() {
   if (waits_ != Waits::kCaller) ++rows_.pushes_under_way;
 }
 
+void MovingPush::let_caller_go() {
+  if (waits_ == Waits::kCaller) return;
+  const std::byte* const theirs = std::exchange(updates_, nullptr);
+  kept_.reserve(todo_.size() * rows_.layout.row_bytes);
+  for (const std::size_t index : todo_) keep(index, theirs + index * rows_.layout.row_bytes);
+}
+
+/// Of a row that is to be looked at again, where the update will not be much longer at `update`.
+void MovingPush::keep(std::size_t index, const std::byte* update) {
+  if (updates_ != nullptr) return;
+  if (kept_at_.empty()) kept_at_.resize(keys.size(), kNotKept);
+  if (kept_at_[index] != kNotKept) return;
+  kept_at_[index] = kept_.size();
+  kept_.insert(kept_.end(), update, update + rows_.layout.row_bytes);
+}
+
 const std::byte* MovingPush::update(std::size_t index) const {
-  return updates_ + index * rows_.layout.row_bytes;
+  return updates_ == nullptr ? kept_.data() + kept_at_[index] : updates_ + index * rows_.layout.row_bytes;
+}
+
+const std::byte* MovingPush::update_in(const Message& message, std::size_t record) const {
+  return protocol::record_values(message.memory.bytes.subspan(protocol::kTaggedRecordsBegin),
+                                 rows_.layout.stride_bytes, record);
 }
 
 void MovingPush::end(std::size_t index) {
@@ -202,6 +220,7 @@ absl::Status MovingPush::on_answer(ServerLink& link, const protocol::PushAnswer&
     // Not if something newer has been heard meanwhile.
     const Location at = rows_.directory.location(keys[index]);
     if (at.node == link.server) rows_.ask_where(keys[index], at.epoch == message->epochs[record]);
+    keep(index, update_in(*message, record));
     todo_.push_back(index);
   }
   auto moved = answer.moved.begin();
@@ -235,9 +254,11 @@ void MovingPush::on_dead_server(std::uint32_t server) {
 }
 
 void MovingPush::lose_message(const Message& message) {
-  for (const std::size_t index : message.indices) {
+  for (std::size_t record = 0; record < message.indices.size(); ++record) {
+    const std::size_t index = message.indices[record];
     const Key key = keys[index];
     if (!message.sent) {
+      keep(index, update_in(message, record));
       todo_.push_back(index);
       continue;
     }

@@ -3,6 +3,10 @@
 // An update is applied once: by the worker or server that finds that the slot owns the row, and that has the
 // row's lock, which keeps the row from moving. A server answers for each record whether it has applied it.
 // Only records that it has not applied are sent again, elsewhere.
+//
+// Updates are copied once, from where the caller has them into the records of messages. If the caller does
+// not wait, those that could not go at once are copied before it goes on, and those of records that come
+// back.
 #pragma once
 
 #include <deque>
@@ -23,7 +27,7 @@ class MovingPush final : public MovingOperation {
  public:
   /// Who waits for the end of the push.
   enum class Waits : std::uint8_t {
-    kCaller,  ///< the updates stay where the caller has them
+    kCaller,  ///< the updates stay where it has them
     kClock,   ///< the end of the worker's clock
     kNobody,  ///< except a barrier, and clocks when it is overdue
   };
@@ -35,6 +39,8 @@ class MovingPush final : public MovingOperation {
   /// From now on the push comes after those that have begun before. REQUIRES: called once, before the push is
   /// started.
   void begin();
+  /// The caller's updates are about to go, unless it waits. REQUIRES: called once, when the push was started.
+  void let_caller_go();
 
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
     return milestone != Milestone::kClock || waits_ != Waits::kNobody;
@@ -68,13 +74,19 @@ class MovingPush final : public MovingOperation {
   void make_message(std::uint32_t node, Indices& indices);
   void send(Message& message);
   [[nodiscard]] const std::byte* update(std::size_t index) const;
+  [[nodiscard]] const std::byte* update_in(const Message& message, std::size_t record) const;
+  void keep(std::size_t index, const std::byte* update);
   /// The row's update is applied, or lost.
   void end(std::size_t index);
   void lose_message(const Message& message);
 
-  const std::byte* updates_ = nullptr;
-  std::vector<std::byte> update_copy_;  ///< if the caller does not wait for the push; otherwise empty
-  std::vector<std::size_t> todo_;       ///< indices in `keys`, of rows neither done nor in a message
+  static constexpr std::size_t kNotKept = SIZE_MAX;
+
+  std::vector<std::byte> of_replicas_;
+  const std::byte* updates_ = nullptr;  ///< of all keys; nullptr: those that are still needed are kept
+  std::vector<std::byte> kept_;
+  std::vector<std::size_t> kept_at_;  ///< in `kept_`, by index in `keys`; empty: nothing is kept
+  std::vector<std::size_t> todo_;     ///< indices in `keys`, of rows neither done nor in a message
   std::deque<Message> messages_;
   /// Since when another has held the lock of a row of this node; empty if nobody does.
   std::optional<transport::TimePoint> busy_since_;

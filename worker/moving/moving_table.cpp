@@ -71,6 +71,7 @@ absl::Status MovingTable::push_rest(const Keys& keys, const std::byte* updates, 
   const auto push = std::make_shared<MovingPush>(rows_, keys, next, updates, waits);
   push->begin();
   session_.start(push);
+  push->let_caller_go();
   if (waits == MovingPush::Waits::kCaller) return session_.wait_for(*push);
   return session_.wait_until(
       [&] { return rows_.pushes_under_way <= kMostPushesUnderWay; }, session_.options().clock_timeout_ms,
