@@ -168,9 +168,9 @@ class Strangers {
   void refuse(Peer& peer, const std::string& why, transport::TimePoint now);
   /// Marks as closed those that are past their time and, if there are too many, the oldest ones; calls
   /// `close` for each.
-  template <class Close>
-  void part(const transport::Transport& clock, const Close& close) {
-    if (peers_.empty()) return;  // as it is nearly always: the clock is not read
+  template <class Clock, class Close>
+  void part(const Clock& clock, const Close& close) {
+    if (peers_.empty()) return;  // as it is nearly always: the clock, a transport, is not read
     const transport::TimePoint now = clock.now();
     std::size_t too_many = peers_.size() - std::min(peers_.size(), most_);
     for (Peer* const peer : peers_) {
@@ -188,8 +188,10 @@ class Strangers {
   }
 
  private:
+  /// Without a connection it is none: that has become another peer's, which has come back, or has ended.
   static bool is_one(const Peer* peer) {
-    return !peer->is_worker() && !peer->is_observer && !peer->is_copy() && !peer->closed;
+    return peer->connection != nullptr && !peer->is_worker() && !peer->is_observer && !peer->is_copy() &&
+           !peer->closed;
   }
   void note_silent(const Peer& peer, transport::TimePoint now);
 
