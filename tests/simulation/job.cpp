@@ -57,6 +57,7 @@ constexpr auto kNewsTime = seconds(5);
 /// The same for a victim that falls silent: others look at its heartbeat only now and then.
 constexpr auto kNewsTimeOfSilence = seconds(11);
 constexpr auto kStartOfProcess = microseconds(300);
+constexpr auto kStopOfUnknown = seconds(12);
 constexpr auto kServersPatience = seconds(5);
 /// More than three times the usual silence timeout, after which who is to serve is suspected.
 constexpr auto kLongCompute = seconds(16);
@@ -553,7 +554,12 @@ void Job::strike_worker(const Strike& strike) {
   const std::uint32_t number = node.identity.number;
   if (strike.fate == Fate::kStops) {
     trace([&] { return fmt::format("worker {} is stopped", number); });
-    const TimePoint until = scheduler_.now() + strike.length;
+    // That one is stopped before any server knows it is noticed by nobody. So the others wait for it, and no
+    // longer than for a clock.
+    const bool may_be_unknown = node.identity.former && !have_come_.contains(number);
+    const TimePoint until =
+        scheduler_.now() +
+        (may_be_unknown ? std::min<Duration>(strike.length, kStopOfUnknown) : strike.length);
     node.is_silent = true;
     scheduler_.stop(node.task, until);
     network_.stop(*node.transport, until);
