@@ -193,7 +193,7 @@ absl::Status place_by_letter(const LaunchLetter& letter, Place& place) {
     absl::StatusOr<Decided> decided = map_decided(letter.decided);
     if (!decided.ok()) return decided.status();
     options.configuration =
-        launchers_configuration(role.launcher, (*rendezvous)->secret(), *std::move(decided),
+        launchers_configuration(role.store, (*rendezvous)->secret(), *std::move(decided),
                                 {.ends_who_is_left_out = role.ends_who_is_left_out,
                                  .longest_absence = std::chrono::milliseconds(role.longest_absence_ms)});
     // While nobody leads the run, no copy takes the place of a server that is gone.

@@ -57,7 +57,7 @@ void visit_members(Role& role, const Visit& visit) {
   visit("update_budget_mb_per_s", role.update_budget_mb_per_s);
   visit("silence_timeout_ms", role.silence_timeout_ms);
   visit("copies", role.copies);
-  visit("launcher", role.launcher);
+  visit("store", role.store);
   visit("ends_who_is_left_out", role.ends_who_is_left_out);
   visit("longest_absence_ms", role.longest_absence_ms);
 }

@@ -28,7 +28,7 @@ struct ProgramRole {
   std::uint32_t silence_timeout_ms = 5000;
   std::uint32_t copies = 0;  ///< of each server besides itself; at the rendezvous they come after all servers
   // With copies:
-  std::int64_t launcher = 0;  ///< the process that says which of them serves
+  std::string store;  ///< where the process that says which of them serves has its store
   /// See cluster::ConfigurationSource.
   bool ends_who_is_left_out = true;
   std::uint32_t longest_absence_ms = 0;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "cluster/remote_store.hpp"
-#include "job/server_place.hpp"
 #include "job/shared_word.hpp"
 
 namespace verbena::job {
@@ -16,11 +15,10 @@ absl::StatusOr<Decided> map_decided(int descriptor) {
 }
 
 std::shared_ptr<cluster::StoredConfiguration> launchers_configuration(
-    std::int64_t launcher, const std::shared_ptr<const transport::Secret>& secret, Decided decided,
+    const std::string& store, const std::shared_ptr<const transport::Secret>& secret, Decided decided,
     cluster::Decider decider) {
-  return std::make_shared<cluster::StoredConfiguration>(
-      std::make_unique<cluster::RemoteStore>(place_of_store(launcher), secret), /*prefix=*/"",
-      std::move(decided), decider);
+  return std::make_shared<cluster::StoredConfiguration>(std::make_unique<cluster::RemoteStore>(store, secret),
+                                                        /*prefix=*/"", std::move(decided), decider);
 }
 
 }  // namespace verbena::job

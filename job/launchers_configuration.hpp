@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "cluster/stored_configuration.hpp"
@@ -20,9 +21,9 @@ using Decided = std::shared_ptr<const std::atomic<std::uint64_t>>;
 /// of it. Errors: SharedWord::map().
 absl::StatusOr<Decided> map_decided(int descriptor);
 
-/// For one thread of a process that process `launcher` has started.
+/// For one thread of a process that a launcher has started whose store is at `store`.
 std::shared_ptr<cluster::StoredConfiguration> launchers_configuration(
-    std::int64_t launcher, const std::shared_ptr<const transport::Secret>& secret, Decided decided,
+    const std::string& store, const std::shared_ptr<const transport::Secret>& secret, Decided decided,
     cluster::Decider decider = {});
 
 }  // namespace verbena::job

@@ -157,6 +157,7 @@ class ClusterProcess {
   int signal_ = 0;  ///< a signal that came before the jobs began
   bool has_asked_to_leave_ = false;
   std::optional<std::chrono::steady_clock::time_point> asked_at_;  ///< by a signal, while the jobs run
+  int asked_of_ = 0;  ///< LeaderLink::leaders_before() at that time: another leader does not know of it
   bool has_stepped_aside_ = false;
   /// All processes know that rank 0 has found an error. They meet once more after it has printed the error,
   /// because mpirun ends all processes when the first one leaves.
@@ -687,6 +688,8 @@ bool ClusterProcess::goes_on_after(int signal) {
   const bool leaves = is_copy && has_place && signal == SIGTERM;
   if (!has_place || !(leaves || (saves_first() && link_->is_led()))) return false;
   const auto now = std::chrono::steady_clock::now();
+  if (asked_of_ != link_->leaders_before() && !leaves) asked_at_.reset();
+  asked_of_ = link_->leaders_before();
   // Of those that were added others may pass the same signal on.
   const bool may_be_same = leaves || is_added();
   if (asked_at_) return may_be_same && now < *asked_at_ + kSameRequest;
@@ -856,6 +859,13 @@ void ClusterProcess::wait_for_reason() const {
 /// The end of the run, in the other ranks.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
   if (link_->is_dismissed()) return wait_for_reason();
+  if (lost && stop_gate_ && stop_gate_->is_held() && stop_gate_->ended_by() == 0) {
+    report_error(
+        absl::UnavailableError(fmt::format("{}, which led the run, is gone while all were to save and end: "
+                                           "what is left is the newest checkpoint",
+                                           others_.members[0].name)));
+    return;
+  }
   // Only where the run goes on without this process rank 0 says nothing to it, and does well.
   const bool has_saved = stop_gate_ && stop_gate_->ended_by() != 0;
   const auto is_ended = [&] {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,14 @@
 #include "job/server_place.hpp"
 
 namespace verbena::apps {
+namespace {
+
+std::string fresh_place() {
+  std::random_device random;
+  return fmt::format("{}-{:08x}{:08x}", job::place_of_store(::getpid()), random(), random());
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ConfigurationRelay>> ConfigurationRelay::begin(
     std::shared_ptr<const transport::Secret> secret, ToldConfiguration& told) {
@@ -29,8 +38,7 @@ absl::StatusOr<std::unique_ptr<ConfigurationRelay>> ConfigurationRelay::begin(
   }
   std::unique_ptr<ConfigurationRelay> relay(
       new ConfigurationRelay(*std::move(decided), std::move(woken), told));
-  auto server =
-      cluster::StoreServer::listen(job::place_of_store(::getpid()), std::move(secret), relay->state_);
+  auto server = cluster::StoreServer::listen(relay->place_, std::move(secret), relay->state_);
   if (!server.ok()) return server.status();
   relay->server_ = *std::move(server);
   return relay;
@@ -38,7 +46,11 @@ absl::StatusOr<std::unique_ptr<ConfigurationRelay>> ConfigurationRelay::begin(
 
 ConfigurationRelay::ConfigurationRelay(job::SharedWord decided, base::FileDescriptor woken,
                                        ToldConfiguration& told)
-    : decided_(std::move(decided)), woken_(std::move(woken)), told_(told), heard_(told.source()) {
+    : place_(fresh_place()),
+      decided_(std::move(decided)),
+      woken_(std::move(woken)),
+      told_(told),
+      heard_(told.source()) {
   told_.wake_by([descriptor = woken_.get()] {
     const std::uint64_t one = 1;
     (void)!::write(descriptor, &one, sizeof one);

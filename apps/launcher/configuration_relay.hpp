@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,7 +24,7 @@ namespace verbena::apps {
 /// Step-driven. Thread safety: belongs to one thread.
 class ConfigurationRelay {
  public:
-  /// The program finds it by the number of this process. `told` must outlive it. Errors:
+  /// `told` must outlive it. Errors:
   /// StoreServer::listen(), job::SharedWord::make().
   static absl::StatusOr<std::unique_ptr<ConfigurationRelay>> begin(
       std::shared_ptr<const transport::Secret> secret, ToldConfiguration& told);
@@ -31,6 +32,9 @@ class ConfigurationRelay {
   ConfigurationRelay(const ConfigurationRelay&) = delete;
   ConfigurationRelay& operator=(const ConfigurationRelay&) = delete;
 
+  /// Where the program finds the store: nobody else's place, since processes in different containers may have
+  /// the same number.
+  [[nodiscard]] const std::string& place() const { return place_; }
   /// Of a job::SharedWord for the program.
   [[nodiscard]] int decided_descriptor() const { return decided_.descriptor(); }
 
@@ -44,6 +48,7 @@ class ConfigurationRelay {
   void pass_on_newest(cluster::TimePoint now);
   void pass_on_suspicions(cluster::TimePoint now);
 
+  const std::string place_;
   const job::SharedWord decided_;
   const base::FileDescriptor woken_;  ///< readable when there may be another configuration
   ToldConfiguration& told_;

@@ -41,6 +41,8 @@ class JointStop {
   /// Somebody wants all to end, because of this signal. False: that was known.
   bool want(int signal, Clock::time_point now);
   [[nodiscard]] bool is_wanted() const { return signal_ != 0; }
+  /// It is open whether all end together, or decided that they do.
+  [[nodiscard]] bool is_under_way() const { return is_wanted() && (!is_decided_ || ends_); }
   /// That signal; 0: nobody wants it.
   [[nodiscard]] int wanted_by() const { return signal_; }
   /// That process is to hold, and has not answered.

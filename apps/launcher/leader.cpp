@@ -27,6 +27,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "apps/report/exit_status.hpp"
+#include "base/poll_timeout.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "base/signals_blocked.hpp"
@@ -51,7 +52,8 @@ constexpr std::size_t kLongestIntroduction = 256;
 constexpr auto kLongestPoll = std::chrono::milliseconds(1000);
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
-constexpr std::string_view kDismissed = "dismissed";  // the same, for one without which the run goes on
+constexpr const char* kDismissed =
+    "dismissed\n";  // the same, to one without which the run goes on: it hears why
 constexpr const char* kGo = "go\n";
 // About a stop.
 constexpr std::string_view kHold = "hold";
@@ -198,11 +200,6 @@ absl::StatusOr<std::pair<int, std::uint16_t>> listen_at(const std::string& host)
   const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(bound.storage);
   const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(bound.storage);
   return std::pair(descriptor, ntohs(bound.family() == AF_INET ? ipv4.sin_port : ipv6.sin6_port));
-}
-
-int poll_ms_until(std::chrono::steady_clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongestPoll.count()));
 }
 
 bool parse_number(std::string_view text, auto& number) {
@@ -430,7 +427,8 @@ void Leader::wait(const RunMonitor& monitor, std::chrono::milliseconds patience)
   if (survival_ != nullptr) survival_->add_descriptors(wanted);
   if (replacement_ != nullptr) replacement_->add_descriptors(wanted);
   auto timeout_ms = static_cast<int>(patience.count());
-  if (stopped_at_) timeout_ms = std::min(timeout_ms, poll_ms_until(*stopped_at_ + kStopPatience));
+  if (stopped_at_)
+    timeout_ms = std::min(timeout_ms, base::poll_timeout_ms(*stopped_at_ + kStopPatience, kLongestPoll));
   ::poll(wanted.data(), wanted.size(), timeout_ms);
 }
 
@@ -551,6 +549,9 @@ void Leader::on_line_of_joining(Seat& seat, std::string_view line, RunMonitor& m
                              std::string(base::printable(failure->status).message())));
   } else if (const auto* const ended = std::get_if<job::EndedMessage>(&*said)) {
     lose(seat, fmt::format("ended with status {}", ended->status), monitor);
+  } else if (const auto* const asked = std::get_if<job::AskedToStopMessage>(&*said);
+             asked != nullptr && is_signal(asked->signal)) {
+    take_wish_to_stop(asked->signal, monitor);
   }
 }
 
@@ -584,7 +585,7 @@ void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
   const auto* ended = std::get_if<job::EndedMessage>(&*message);
   if (ended == nullptr) return;
   seat.ended = true;
-  if (stop_) stop_->finish(rank_of(seat));
+  if (stop_ && ended->status == kExitOk) stop_->finish(rank_of(seat));
   if (ended->status > kExitSignalBase) {
     signal_ = ended->status - kExitSignalBase;
   } else if (ended->status != kExitOk && !seat.reported_failure && !stopped_at_) {
@@ -608,7 +609,7 @@ void Leader::lose(Seat& seat, const std::string& why, RunMonitor& monitor) {
     return monitor.fail(Cause::kKilled, absl::AbortedError(fmt::format(
                                             "{}; {}", what, std::string(next.status().message()))));
   }
-  let_go(seat);
+  let_go(seat, kDismissed);
   monitor.fail_over(seat.member.of_server, seat.member.pid, fmt::format("{}: {}", what, *next));
 }
 
@@ -616,7 +617,7 @@ void Leader::lose_joining(Seat& seat, const std::string& why, RunMonitor& monito
   const std::string what = fmt::format("{} {} before it had what the others have", seat.member.name, why);
   // What follows from that is nothing new.
   static_cast<void>(survival_->go_on_without(rank_of(seat), what));
-  let_go(seat);
+  let_go(seat, kDismissed);
   monitor.note_lost(RunEvent::Kind::kNoJoin, what);
 }
 
@@ -628,7 +629,7 @@ void Leader::lose_worker(Seat& seat, const std::string& what, RunMonitor& monito
                                             "{}; {}", what, std::string(next.status().message()))));
   }
   seat.lost_as = what;
-  let_go(seat);
+  let_go(seat, kDismissed);
   monitor.warn(fmt::format("{}: {}", what, *next));
 }
 
@@ -667,8 +668,9 @@ void Leader::welcome(std::uint32_t rank, Member member) {
 void Leader::end_those_that_join() {
   for (Seat& seat : seats_) {
     if (!seat.joins || seat.gone) continue;
-    static_cast<void>(survival_->go_on_without(rank_of(seat), "all workers have ended"));
-    let_go(seat);
+    static_cast<void>(survival_->go_on_without(
+        rank_of(seat), workers_left_at_ ? "all workers have ended" : "the run saves and ends"));
+    let_go(seat, kDismissed);
   }
 }
 
@@ -690,18 +692,22 @@ void Leader::let_leave_who_want_to(RunMonitor& monitor) {
       monitor.fail_over(seat.member.of_server, seat.member.pid,
                         fmt::format("{} steps aside, as it was asked to: {}", seat.member.name, *next));
     } else if (!survival_->is_being_joined(seat.member.of_server) || Clock::now() > since + kLeavePatience) {
-      monitor.warn(fmt::format("{} was asked to end, and the run ends with it: {}", seat.member.name,
-                               std::string(next.status().message())));
-      take_wish_to_stop(SIGTERM, monitor);
+      seat.wants_to_leave_since.reset();
+      const bool ends_anyhow = workers_left_at_ || (stop_ && stop_->is_wanted());
+      monitor.warn(
+          fmt::format("{} was asked to end, and {}: {}", seat.member.name,
+                      ends_anyhow ? "stays until the run ends, which is about to" : "the run ends with it",
+                      std::string(next.status().message())));
+      if (!ends_anyhow) take_wish_to_stop(SIGTERM, monitor);
     }
   }
 }
 
 /// The run goes on without it. If it goes on, too, it ends by this.
-void Leader::let_go(Seat& seat) {
+void Leader::let_go(Seat& seat, std::string_view word) {
   seat.gone = true;
   if (!seat.channel.is_open()) return;
-  seat.channel.write(fmt::format("{}\n", kDismissed)).IgnoreError();
+  seat.channel.write(word).IgnoreError();
   seat.channel.end_sending();
 }
 
@@ -748,7 +754,7 @@ void Leader::check_time(RunMonitor& monitor) {
     } else if (workers_left_at_ && now >= *workers_left_at_ + RunMonitor::kServersPatience && !seat.ended &&
                !seat.gone) {
       if (is_left_over(seat)) {
-        let_go(seat);
+        let_go(seat, kStop);  // nobody says why
         continue;
       }
       // The copy that follows has all, and ends when it serves.
@@ -775,7 +781,7 @@ void Leader::take_wish_to_stop(int signal, RunMonitor& monitor) {
 }
 
 void Leader::decide_about_stop(RunMonitor& monitor) {
-  if (!stop_ || stopped_at_ || signal_ != 0) return;
+  if (!stop_ || stopped_at_ || signal_ != 0 || monitor.failed()) return;
   const std::optional<JointStop::Decision> decision = stop_->decide(Clock::now());
   if (!decision) return;
   if (const auto* const ends = std::get_if<JointStop::EndsAfter>(&*decision))
@@ -1036,7 +1042,7 @@ void LeaderLink::move() {
       const bool is_lost = !led_since_ && (movement_->secret == nullptr || is_held());
       if (told_to_stop_ || is_lost) ring(movement_->bell);
     }
-    if (next) move_to(*next);
+    if (next && movement_->secret != nullptr) move_to(*next);
     const absl::MutexLock lock(&mutex_);
     socket = channel_.descriptor();
   }
@@ -1059,6 +1065,7 @@ void LeaderLink::move_to(const Next& next) {
   for (const std::string& line : kept_.lines) channel_.write(line).IgnoreError();
   for (const auto& [worker, line] : kept_.statistics) channel_.write(line).IgnoreError();
   led_since_ = Clock::now();
+  ++leaders_before_;
 }
 
 int LeaderLink::descriptor() const {
@@ -1074,9 +1081,11 @@ void LeaderLink::send(const job::ChildMessage& message) {
 }
 
 void LeaderLink::keep(const job::ChildMessage& message, const std::string& line) {
-  // These are about this moment.
+  // These are about this moment, and of a stop nothing is left for another leader.
   if (std::holds_alternative<job::ProgressMessage>(message) ||
-      std::holds_alternative<job::SilentWorkerMessage>(message))
+      std::holds_alternative<job::SilentWorkerMessage>(message) ||
+      std::holds_alternative<job::AskedToStopMessage>(message) ||
+      std::holds_alternative<job::HeldMessage>(message))
     return;
   if (const auto* const statistics = std::get_if<job::StatisticsMessage>(&message)) {
     kept_.statistics[statistics->worker] = line;
@@ -1103,7 +1112,7 @@ void LeaderLink::take_line(std::string_view line) {
     stop_lines_.emplace_back(line);
   } else {
     told_to_stop_ = true;
-    is_dismissed_ = line == kDismissed;
+    is_dismissed_ = line == "dismissed";
   }
 }
 
@@ -1147,6 +1156,11 @@ bool LeaderLink::lost() {
   return !read() && !told_to_stop_ && !told_to_go_;
 }
 
+int LeaderLink::leaders_before() {
+  const absl::MutexLock lock(&mutex_);
+  return leaders_before_;
+}
+
 bool LeaderLink::is_dismissed() {
   const absl::MutexLock lock(&mutex_);
   return is_dismissed_;
@@ -1162,7 +1176,7 @@ bool LeaderLink::wait_for_end(const std::function<bool()>& stopped, bool has_sav
   bool open = is_open();
   while (open && Clock::now() < deadline) {
     pollfd readable = {socket_, POLLIN, 0};
-    ::poll(&readable, 1, poll_ms_until(deadline));
+    ::poll(&readable, 1, base::poll_timeout_ms(deadline, kLongestPoll));
     open = is_open();
   }
   return !open;

@@ -255,7 +255,7 @@ class Leader {
   void hear_worker(Seat& seat, const job::ChildMessage& message);
   void welcome(std::uint32_t rank, Member member);
   void let_leave_who_want_to(RunMonitor& monitor);
-  void let_go(Seat& seat);
+  static void let_go(Seat& seat, std::string_view word);
   void end_those_that_join();
   [[nodiscard]] std::uint32_t rank_of(const Seat& seat) const;
   [[nodiscard]] bool is_left_over(const Seat& seat) const;
@@ -263,7 +263,7 @@ class Leader {
   void check_time(RunMonitor& monitor);
   void take_wish_to_stop(int signal, RunMonitor& monitor);
   void decide_about_stop(RunMonitor& monitor);
-  [[nodiscard]] bool is_to_stop() const { return stop_ && stop_->is_wanted(); }
+  [[nodiscard]] bool is_to_stop() const { return stop_ && stop_->is_under_way(); }
   void tell_workers(const std::string& line);
   void end_by(int signal, RunMonitor& monitor);
   void stop_all();
@@ -333,6 +333,8 @@ class LeaderLink : public Outlet {
   [[nodiscard]] bool is_led();
   /// Whether the leader has gone without having sent "stop".
   [[nodiscard]] bool lost();
+  /// How many have led before the one that leads now.
+  [[nodiscard]] int leaders_before();
   /// Whether the leader has said that the run goes on without this process.
   [[nodiscard]] bool is_dismissed();
   /// Call it after the last message. Waits, for a short time, until the leader has heard all members and has
@@ -388,6 +390,7 @@ class LeaderLink : public Outlet {
   LineChannel channel_ ABSL_GUARDED_BY(mutex_);
   bool told_to_stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_dismissed_ ABSL_GUARDED_BY(mutex_) = false;
+  int leaders_before_ ABSL_GUARDED_BY(mutex_) = 0;
   bool told_to_go_ ABSL_GUARDED_BY(mutex_) = false;
   int ended_by_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> stop_lines_ ABSL_GUARDED_BY(mutex_);         ///< that obey() has still to take

@@ -32,11 +32,13 @@
 #include "apps/options/numbers.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
+#include "base/poll_timeout.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
 #include "job/child_message.hpp"
 #include "job/embedded_rendezvous.hpp"
+#include "job/server_place.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -103,7 +105,7 @@ job::ProgramRole role_of(const JobOptions& job, std::uint32_t rank, std::uint32_
           .update_budget_mb_per_s = job.budget_mb_per_s,
           .silence_timeout_ms = job.silence_timeout_ms,
           .copies = job.replicas,
-          .launcher = ::getpid()};
+          .store = job::place_of_store(::getpid())};
 }
 
 std::vector<Launcher::Command> program_commands(const JobOptions& job,
@@ -151,6 +153,7 @@ class ProgramUnderCluster {
       if (!relay.ok()) return relay.status();
       relay_ = *std::move(relay);
       letter.decided = relay_->decided_descriptor();
+      letter.program->store = relay_->place();
       letter.program->ends_who_is_left_out = false;
       letter.program->longest_absence_ms =
           static_cast<std::uint32_t>(std::chrono::milliseconds(role.job.longest_absence_of_leader()).count());
@@ -193,8 +196,7 @@ class ProgramUnderCluster {
       relay_->add_descriptors(wanted);
       until = std::min(until, relay_->next_poll());
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-    ::poll(wanted.data(), wanted.size(), static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    ::poll(wanted.data(), wanted.size(), base::poll_timeout_ms(until, kTick));
   }
   void pass_on(std::string_view line) {
     const absl::StatusOr<job::ChildMessage> message = job::decode(line);

@@ -20,6 +20,7 @@
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
 #include "job/launchers_configuration.hpp"
+#include "job/server_place.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
 #include <verbena/consistency.hpp>
@@ -30,9 +31,9 @@ namespace {
 
 /// Where this process learns which copies servers have, if its launcher decides about them; else nullptr.
 std::shared_ptr<cluster::StoredConfiguration> stored_configuration_for(const Role& role) {
-  return role.decided == nullptr
-             ? nullptr
-             : job::launchers_configuration(::getppid(), role.job.transport.secret, role.decided);
+  return role.decided == nullptr ? nullptr
+                                 : job::launchers_configuration(job::place_of_store(::getppid()),
+                                                                role.job.transport.secret, role.decided);
 }
 
 /// Where this process learns which copies servers have; nullptr: they have none.

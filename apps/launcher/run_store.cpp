@@ -2,13 +2,13 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <string_view>
 #include <utility>
 #include <variant>
 
 #include "apps/report/run_status.hpp"
+#include "base/poll_timeout.hpp"
 #include "job/server_place.hpp"
 
 namespace verbena::apps {
@@ -28,10 +28,7 @@ absl::Status RunStore::listen(std::shared_ptr<const transport::Secret> secret) {
 }
 
 int RunStore::timeout_ms(int most_ms) const {
-  const cluster::TimePoint next = server_->next_poll();
-  if (next == cluster::TimePoint::max()) return most_ms;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, most_ms));
+  return base::poll_timeout_ms(server_->next_poll(), std::chrono::milliseconds(most_ms));
 }
 
 void RunStore::poll() {

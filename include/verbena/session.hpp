@@ -70,7 +70,9 @@ struct SessionOptions {
   /// takes its place in a job that goes on meanwhile (ServerOptions::replaces_workers): see
   /// Session::is_catching_up(). Each process has another number than those before it.
   std::uint32_t incarnation = 0;
-  /// Bound on every wait for a server's answer. A dead peer is noticed much sooner.
+  /// Bound on every wait for a server's answer. A dead peer is noticed much sooner. from_environment() makes
+  /// it longer, in a job on several hosts with copies of servers: by the time that the run may be without a
+  /// leader.
   std::uint32_t timeout_ms = 30'000;
   /// Bound on every wait for other workers, that is, on how long one clock of the slowest may take.
   std::uint32_t clock_timeout_ms = 3'600'000;

@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<EntryKeeper>> EntryKeeper::make(const EtcdPlace& 
   if (!store.ok()) return store.status();
   std::unique_ptr<EntryKeeper> keeper(new EntryKeeper(place, entry, std::move(lives), *std::move(store)));
   RETURN_IF_ERROR(keeper->wait_until_made(patience, stopped));
+  keeper->was_made_ = true;
   const base::SignalsBlocked blocked;
   keeper->thread_ = std::thread([&keeper = *keeper] { keeper.keep(); });
   return keeper;
@@ -123,6 +124,13 @@ absl::Status EntryKeeper::renew() {
        .puts = {{.key = key_, .value = value_, .lease = lease_}},
        .deletes = {}});
   if (!put.ok()) return put.status();
+  if (put->succeeded && other && was_made_) {
+    spdlog::warn(
+        "{}: etcd said that rank 0 is at {}, where nobody has this job's secret; it says again that it is "
+        "here. If "
+        "another job has the same name: expected a name for each",
+        name_, to_string(other->place));
+  }
   return put->succeeded ? absl::OkStatus() : absl::AbortedError("the entry has changed meanwhile");
 }
 

@@ -61,6 +61,7 @@ class EntryKeeper {
   std::mutex mutex_;
   std::condition_variable ends_;
   bool is_over_ = false;
+  bool was_made_ = false;  ///< before the thread began
   std::thread thread_;
 };
 

@@ -1,6 +1,7 @@
 #include "job/meeting/leader_entry.hpp"
 
 #include <fmt/format.h>
+#include <netdb.h>
 
 #include <algorithm>
 #include <array>
@@ -29,10 +30,19 @@ constexpr std::size_t kMostEntryBytes = 1024;
 /// A process that has been connected to answers, unless it is stopped.
 constexpr auto kEntryAnswer = std::chrono::seconds(2);
 
+bool is_address(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
+  ::freeaddrinfo(found);
+  return !host.empty();
+}
+
 /// Whether the other end has that mark, as soon as it says so. nullopt: it does not.
 std::optional<bool> ask_whether(const std::string& mark, transport::Transport& transport,
-                                Connection& connection) {
-  const TimePoint deadline = Clock::now() + kEntryAnswer;
+                                Connection& connection, TimePoint latest) {
+  const TimePoint deadline = std::min<TimePoint>(latest, Clock::now() + kEntryAnswer);
   transport::MessageOutbox outbox;
   static_cast<void>(outbox.send(connection, line_of({{says::kLooksFor, mark}})));
   LineStream lines;
@@ -67,7 +77,8 @@ std::optional<LeaderEntry> decode_leader_entry(std::string_view value) {
   std::optional<std::string> mark = text_in(object, kEntryMark);
   if (!text || !mark || mark->empty()) return std::nullopt;
   absl::StatusOr<transport::HostPort> place = transport::parse_host_port(*text);
-  if (!place.ok() || place->host.empty() || place->port == 0) return std::nullopt;
+  // A name would have to be asked for, without a bound, and rank 0 writes none.
+  if (!place.ok() || !is_address(place->host) || place->port == 0) return std::nullopt;
   return LeaderEntry{.place = *std::move(place), .mark = *std::move(mark)};
 }
 
@@ -76,7 +87,7 @@ absl::StatusOr<std::unique_ptr<Connection>> connect_to(const LeaderEntry& entry,
   absl::StatusOr<std::unique_ptr<Connection>> connection =
       transport.connect("tcp:" + to_string(entry.place), deadline);
   if (!connection.ok()) return connection;
-  const std::optional<bool> is_it = ask_whether(entry.mark, transport, **connection);
+  const std::optional<bool> is_it = ask_whether(entry.mark, transport, **connection, deadline);
   if (is_it == true) return connection;
   const std::string place = to_string(entry.place);
   if (is_it == false)

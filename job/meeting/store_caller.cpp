@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/poll_timeout.hpp"
 #include "base/signals_blocked.hpp"
 
 namespace verbena::job {
@@ -24,10 +25,8 @@ constexpr auto kLongestWait = std::chrono::milliseconds(50);  // in which whoeve
 void wait_for(const Store& store, TimePoint until) {
   std::vector<pollfd> wanted;
   store.add_descriptors(wanted);
-  const TimePoint now = Clock::now();
-  const TimePoint next = std::clamp<TimePoint>(std::min(until, store.next_poll()), now, now + kLongestWait);
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now);
-  ::poll(wanted.data(), wanted.size(), static_cast<int>(left.count()));
+  const TimePoint next = std::min(until, store.next_poll());
+  ::poll(wanted.data(), wanted.size(), base::poll_timeout_ms(next, kLongestWait));
 }
 
 void step(Store& store) {

@@ -72,7 +72,7 @@ TEST(LaunchLetterTest, TellsAProgramItsRole) {
                          .update_budget_mb_per_s = 1.5,
                          .silence_timeout_ms = 7000,
                          .copies = 2,
-                         .launcher = 4711,
+                         .store = "verbena/4711/store",
                          .ends_who_is_left_out = false,
                          .longest_absence_ms = 60000};
   const auto written = write_letter({.report_to = 71, .rendezvous = 72, .program = role});

@@ -224,7 +224,10 @@ class Job final : public World {
   [[nodiscard]] bool is_of_the_dead(const Event& event) const {
     return std::visit(
         [&](const auto& one) {
-          if constexpr (requires { one.worker; }) return dead_.contains(one.worker);
+          // One that is dismissed, and still reads at a server that has been replaced: nobody waits for
+          // either.
+          if constexpr (requires { one.worker; })
+            return dead_.contains(one.worker) || (is_dismissed_.at(one.worker) && has_left_server_behind_);
           return false;
         },
         event);
@@ -324,6 +327,7 @@ class Job final : public World {
   };
   std::map<std::uint32_t, Former> former_;
   bool has_replaced_who_goes_on_ = false;
+  bool has_left_server_behind_ = false;
   std::set<std::uint32_t> have_come_;  ///< of those that take others' places
   std::set<std::uint32_t> dead_;       ///< whose places others have taken, by their numbers in the history
   std::uint64_t checked_ = 0;          ///< by workloads themselves
@@ -776,6 +780,7 @@ void Job::kill_a_copy(const Strike& strike) {
 /// It is taken for dead.
 void Job::leave_behind(ServerNode& node, const Strike& strike) {
   ++left_behind_;
+  has_left_server_behind_ = true;
   node.is_cut_off = strike.fate == Fate::kIsCutOff;
   if (strike.fate != Fate::kStops) return;
   const TimePoint until = scheduler_.now() + strike.length;

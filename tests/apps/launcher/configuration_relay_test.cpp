@@ -50,7 +50,7 @@ class ConfigurationRelayTest : public ::testing::Test {
     const absl::StatusOr<job::Decided> decided = job::map_decided(::dup(relay_->decided_descriptor()));
     ASSERT_TRUE(decided.ok()) << decided.status();
     program_ = job::launchers_configuration(
-        ::getpid(), *secret, *decided,
+        relay_->place(), *secret, *decided,
         {.ends_who_is_left_out = false, .longest_absence = std::chrono::milliseconds(7)});
   }
 

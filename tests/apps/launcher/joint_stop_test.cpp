@@ -59,6 +59,7 @@ TEST(JointStopTest, WhoeverHasFinishedEndsItForAll) {
     ASSERT_TRUE(decision);
     EXPECT_TRUE(std::holds_alternative<JointStop::IsTooLate>(*decision));
     EXPECT_EQ(stop.ended_by(), 0);
+    EXPECT_FALSE(stop.is_under_way());
   }
 }
 

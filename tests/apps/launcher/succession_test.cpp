@@ -30,7 +30,7 @@ class SuccessionTest : public ::testing::Test {
     succession_ = *std::move(begun);
     const absl::StatusOr<job::Decided> decided = job::map_decided(::dup(succession_->decided_descriptor()));
     ASSERT_TRUE(decided.ok()) << decided.status();
-    configuration_ = job::launchers_configuration(::getpid(), *secret, *decided);
+    configuration_ = job::launchers_configuration(job::place_of_store(::getpid()), *secret, *decided);
   }
 
   [[nodiscard]] bool comes_to_know(std::uint64_t number) {
