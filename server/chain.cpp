@@ -42,8 +42,7 @@ Chain::Chain(transport::Transport& transport, const ServerOptions& options, std:
   if (source_ == nullptr) return;
   number_ = 0;  // until the source says otherwise, this copy does nothing
   serves_ = false;
-  waits_since_ = transport.now();
-  waits_for_ = "the job's configuration";
+  waits_for_predecessor_ = {transport.now(), "the job's configuration"};
   has_image_ = is_known_ = !options.joins;
 }
 
@@ -102,29 +101,35 @@ bool Chain::poll() {
 }
 
 void Chain::check_patience(transport::TimePoint now) {
-  if (waits_since_ == transport::TimePoint::max()) return;
-  const auto waits = now - waits_since_;
-  const cluster::Configuration& newest = source_->newest();
-  const bool waits_for_follower = follower_ == nullptr && !follower_address_.empty();
-  const bool waits_for_joining = waits_for_follower && newest.joining_of(options_.rank) == follower_address_;
-  if (waits_for_joining && waits > kPatienceWithJoining) {
-    // The job can do without it.
-    return source_->suspect(follower_address_, "it joins, and does not come");
-  }
+  if (!waits_for_predecessor_.is_under_way() && !waits_for_follower_.is_under_way()) return;
+  suspect_who_does_not_follow(now);
   const std::chrono::milliseconds of_silence(std::uint64_t{6} * options_.silence_timeout_ms);
   const auto patience = std::max<transport::Duration>(kPatience, of_silence) + source_->longest_absence();
-  if (waits <= patience) {
-    // Nobody else watches it: the copy that it has followed is gone. It may be busy with one that joins. On
-    // one host it is ended if it is stopped.
-    const std::uint64_t times = newest.joining_of(options_.rank).empty() ? 2 : 4;
-    const std::chrono::milliseconds most(times * options_.silence_timeout_ms);
-    if (waits_for_follower && !source_->ends_who_is_left_out() && most.count() > 0 && waits > most)
-      source_->suspect(follower_address_, "it has a place after another copy, and does not come");
+  for (const Wait* const wait : {&waits_for_predecessor_, &waits_for_follower_}) {
+    // The job can do without one that joins.
+    if (wait == &waits_for_follower_ && source_->newest().joining_of(options_.rank) == follower_address_)
+      continue;
+    if (!wait->is_under_way() || now - wait->since <= patience) continue;
+    host_.fail(absl::UnavailableError(
+        fmt::format("a copy of server {} has waited {} s for {}", options_.rank,
+                    std::chrono::duration_cast<std::chrono::seconds>(patience).count(), wait->what)));
+  }
+}
+
+void Chain::suspect_who_does_not_follow(transport::TimePoint now) {
+  if (!waits_for_follower_.is_under_way() || follower_ != nullptr || follower_address_.empty()) return;
+  const auto waits = now - waits_for_follower_.since;
+  const std::string joining = source_->newest().joining_of(options_.rank);
+  if (joining == follower_address_) {
+    if (waits > kPatienceWithJoining) source_->suspect(follower_address_, "it joins, and does not come");
     return;
   }
-  host_.fail(absl::UnavailableError(
-      fmt::format("a copy of server {} has waited {} s for {}", options_.rank,
-                  std::chrono::duration_cast<std::chrono::seconds>(patience).count(), waits_for_)));
+  // Nobody else watches it: the copy that it has followed is gone. It may be busy with one that joins. On one
+  // host it is ended if it is stopped.
+  const std::uint64_t times = joining.empty() ? 2 : 4;
+  const std::chrono::milliseconds most(times * options_.silence_timeout_ms);
+  if (!source_->ends_who_is_left_out() && most.count() > 0 && waits > most)
+    source_->suspect(follower_address_, "it has a place after another copy, and does not come");
 }
 
 /// To one that joins.
@@ -227,7 +232,7 @@ void Chain::adopt(const cluster::Configuration& newest) {
   }
   number_ = newest.number;
   is_known_ = true;
-  waits_since_ = transport::TimePoint::max();
+  waits_for_predecessor_ = waits_for_follower_ = {};
   const std::string before = here == chain.begin() ? "" : *(here - 1);
   const std::string after = here + 1 == chain.end() ? "" : *(here + 1);
   if (std::exchange(predecessor_address_, before) != before) {
@@ -250,10 +255,8 @@ void Chain::adopt(const cluster::Configuration& newest) {
   }
   follower_joins_ = newest.joining_of(options_.rank) == after;
   expect_follower();
-  if (!after.empty() && follower_ == nullptr) {
-    waits_since_ = transport_.now();
-    waits_for_ = fmt::format("the copy at {}", after);
-  }
+  if (!after.empty() && follower_ == nullptr)
+    waits_for_follower_ = {transport_.now(), fmt::format("the copy at {}", after)};
   if (before.empty() && !std::exchange(serves_, true)) serve();
 }
 
@@ -284,10 +287,8 @@ void Chain::connect() {
   auto connection = transport_.connect(predecessor_address_, now + attempt_.next());
   if (!connection.ok()) {
     attempt_.failed(connection.status(), longest_attempt());
-    if (waits_since_ == transport::TimePoint::max()) {
-      waits_since_ = now;
-      waits_for_ = fmt::format("the copy at {}", predecessor_address_);
-    }
+    if (!waits_for_predecessor_.is_under_way())
+      waits_for_predecessor_ = {now, fmt::format("the copy at {}", predecessor_address_)};
     return;
   }
   Peer& peer = host_.add_peer(*std::move(connection));
@@ -299,7 +300,7 @@ void Chain::connect() {
   predecessor_ = &peer;
   attempt_ = {};
   follows_ = false;
-  waits_since_ = transport::TimePoint::max();
+  waits_for_predecessor_ = {};
   const auto heartbeat = host_.grant_heartbeat(*peer.connection);
   if (!heartbeat.ok()) return host_.fail(heartbeat.status());
   host_.reply(peer, protocol::Follow{.pid = static_cast<std::uint32_t>(::getpid()),
@@ -348,8 +349,7 @@ absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
     Peer& before = *follower_;
     lose_follower();
     host_.drop(before);
-    waits_since_ = transport_.now();
-    waits_for_ = fmt::format("the copy at {}", follower_address_);
+    waits_for_follower_ = {transport_.now(), fmt::format("the copy at {}", follower_address_)};
   }
   if (follow.has_image) RETURN_IF_ERROR(log_.follow(sender->get(), follow.records));
   follower_wants_image_ = !follow.has_image;
@@ -360,7 +360,7 @@ absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
   peer.connection->set_peer_name(fmt::format("the copy (pid {}) of server {}", follow.pid, options_.rank));
   follower_ = &peer;
   follower_knows_ = false;
-  waits_since_ = transport::TimePoint::max();
+  waits_for_follower_ = {};
   host_.reply(
       peer, protocol::Followed{.pid = static_cast<std::uint32_t>(::getpid()),
                                .log_credit = protocol::Descriptor::of(peer.log->ring().credit_descriptor())});
@@ -479,11 +479,19 @@ void Chain::on_gone(const Peer& peer) {
     predecessor_ = nullptr;
   }
   if (is_dismissed_) return;
+  // It was sent part of an image, and has rows of it already. The one before waits for it, and may know later
+  // that the connection is gone.
+  if (!is_follower && image_.has_begun()) {
+    return host_.fail(absl::AbortedError(
+        fmt::format("a copy of server {} has lost the copy at {}, by which it joins, before it had all",
+                    options_.rank, predecessor_address_)));
+  }
   const std::string& address = is_follower ? follower_address_ : predecessor_address_;
+  const transport::TimePoint now = transport_.now();
   source_->expect_change();
-  waits_since_ = transport_.now();
-  next_attempt_ = waits_since_ + kBeforeAnotherAttempt;
-  waits_for_ = fmt::format("a configuration without the copy at {}, which is gone", address);
+  if (!is_follower) next_attempt_ = now + kBeforeAnotherAttempt;
+  (is_follower ? waits_for_follower_ : waits_for_predecessor_) = {
+      now, fmt::format("a configuration without the copy at {}, which is gone", address)};
 }
 
 }  // namespace verbena::server

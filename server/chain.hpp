@@ -16,6 +16,8 @@
 //     beyond it, records stay in the ring until there is room, and the others are as slow as its lanes. So do
 //     all records if a copy follows that must have them, too. If it has to serve, workers are not welcome
 //     before its lanes have caught up: they have been told of what is still to be done here.
+//  4. If its connection breaks after the first piece and before the last one, it ends, since it cannot begin
+//     anew: another one joins.
 //
 // Who follows hears nothing of workers but through the log. When a configuration makes it the first of the
 // chain, it serves: workers come back to it, and say again what has not counted (Hello::is_back).
@@ -119,6 +121,11 @@ class Chain {
   void on_gone(const Peer& peer);
 
  private:
+  struct Wait {
+    transport::TimePoint since = transport::TimePoint::max();  ///< max(): it does not wait
+    std::string what;
+    [[nodiscard]] bool is_under_way() const { return since != transport::TimePoint::max(); }
+  };
   /// The record counts.
   absl::Status go_by(const WorkerMessage& record);
   absl::Status take(const protocol::LogRecord& record, InboxMessage& inbox);
@@ -129,6 +136,7 @@ class Chain {
   [[nodiscard]] transport::Duration longest_attempt() const;
   void watch_follower(transport::TimePoint now);
   void check_patience(transport::TimePoint now);
+  void suspect_who_does_not_follow(transport::TimePoint now);
   void lose_follower();
   void serve();
   [[nodiscard]] bool have_all_come() const;
@@ -177,9 +185,9 @@ class Chain {
   transport::TimePoint next_watch_ = transport::TimePoint::min();
   transport::TimePoint next_attempt_ = transport::TimePoint::min();
   transport::AttemptLimit attempt_;  ///< to connect to the predecessor
-  /// Since when this server waits for a configuration, or for its neighbours; max(): it does not.
-  transport::TimePoint waits_since_ = transport::TimePoint::max();
-  std::string waits_for_;
+  /// One for each neighbour: that one has come must not end the wait for the other.
+  Wait waits_for_predecessor_;  ///< or for the first configuration
+  Wait waits_for_follower_;
 };
 
 }  // namespace verbena::server

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -47,10 +48,19 @@ class SharedConfiguration {
   /// As cluster::Controller does: before others can know it.
   void decide(std::uint64_t number) { decided_.store(number, std::memory_order_release); }
   [[nodiscard]] std::uint64_t decided() const { return decided_.load(std::memory_order_acquire); }
+  void suspect(const std::string& address) {
+    const std::lock_guard lock(mutex_);
+    suspects_.insert(address);
+  }
+  [[nodiscard]] std::set<std::string> suspects() const {
+    const std::lock_guard lock(mutex_);
+    return suspects_;
+  }
 
  private:
   mutable std::mutex mutex_;
   cluster::Configuration configuration_;
+  std::set<std::string> suspects_;
   std::atomic<std::uint64_t> decided_ = 0;
 };
 
@@ -76,7 +86,7 @@ class SharedSource final : public cluster::ConfigurationSource {
   }
   [[nodiscard]] transport::TimePoint next_poll() const override { return next_; }
   void expect_change() override {}
-  void suspect(const std::string& /*address*/, const std::string& /*why*/) override {}
+  void suspect(const std::string& address, const std::string& /*why*/) override { shared_.suspect(address); }
   void has_joined(const std::string& /*address*/) override { shared_.has_joined = true; }
 
  private:
@@ -363,6 +373,17 @@ TEST_P(LongChainTest, CountsNothingThatTheLastCopyLacks) {
   for (std::thread& worker : workers_) worker.join();
   for (const absl::Status& status : statuses_) EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(pushed, 2);
+}
+
+/// A copy that waits for both its neighbours.
+TEST_P(LongChainTest, SuspectsWhoJoinsAndDoesNotComeAlsoAfterAnotherOneHasCome) {
+  const cluster::Configuration::Chain chain = shared_.get().servers[0];
+  const std::string nobody = chain[0] + "-nobody";
+  shared_.set({.number = 1, .servers = {chain}, .joining = {nobody}});
+  const ServerCopy following(shared_, chain[1]);
+  const ServerCopy serving(shared_, chain[0]);
+  wait_until([&] { return !shared_.suspects().empty(); });
+  EXPECT_EQ(shared_.suspects(), std::set<std::string>{nobody});
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LongChainTest, ::testing::Values("sequential"),
