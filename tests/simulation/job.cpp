@@ -392,7 +392,10 @@ void Job::run_server(ServerNode& node) {
       drive_with_lane_tasks(node);
       node.status = (*server)->status();
     }
-    const bool has_all = scenario_.has_configurations() && is_in_chain(node) && !node.is_called_off;
+    // One that is stopped, as when the power fails, is where it is in the log: a record counts on the last
+    // copy of a chain first.
+    const bool has_all =
+        scenario_.has_configurations() && is_in_chain(node) && !node.is_called_off && !node.is_stopped;
     if (has_all && node.status.ok()) compare_image(node, **server);
   }
   trace([&] { return fmt::format("{} ends: {}", address_of(rank, copy), node.status.ToString()); });
