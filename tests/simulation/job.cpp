@@ -534,7 +534,7 @@ void Job::run_worker(std::uint32_t rank) {
         links_cut_ > 0 && std::ranges::any_of(servers_, [](const ServerNode& server) {
           return server.ended && server.status.ok();
         });
-    if (!struck_ && !is_dead() && !may_have_missed_it &&
+    if (!struck_ && !power_has_failed_ && !is_dead() && !may_have_missed_it &&
         scheduler_.now() - all_stopped_ - left >= milliseconds(kTimeoutMs))
       fail(fmt::format("worker {} waited in vain for the servers' goodbyes", rank));
   }
