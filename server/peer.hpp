@@ -56,12 +56,13 @@ struct Peer {
   std::deque<Announcement> announcements;  ///< that it has not been told of yet, oldest first
   std::uint32_t incarnation = 0;           ///< how many processes have been this worker before
   consistency::Clock clock = 0;
-  consistency::Clock ended = -1;    ///< the newest clock whose iteration it has ended
-  bool has_welcome = false;         ///< it has said something since its hello
-  std::uint32_t tables_opened = 0;  ///< that it was told of
-  bool waits_for_table = false;     ///< it has asked for the next one
-  std::uint32_t moves_ended = 0;    ///< MovesEnded::gone, as it has said last
-  consistency::Clock saved = 0;     ///< the newest checkpoint of which it has said how its part is
+  consistency::Clock ended = -1;  ///< the newest clock whose iteration it has ended
+  bool has_welcome = false;       ///< it has said something since its hello
+  /// That it was told of; where it has no connection, as on a copy that follows, that it has asked for.
+  std::uint32_t tables_opened = 0;
+  bool waits_for_table = false;   ///< it has asked for the next one
+  std::uint32_t moves_ended = 0;  ///< MovesEnded::gone, as it has said last
+  consistency::Clock saved = 0;   ///< the newest checkpoint of which it has said how its part is
   /// Clocks below it were finished by processes that were this worker before.
   consistency::Clock former_clock = 0;
   std::unique_ptr<transport::RingReceiver> inbox;

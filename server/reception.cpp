@@ -54,7 +54,8 @@ bool Reception::must_wait(const protocol::Hello& hello) {
   // What this copy has and others have not yet, may be lost with it. The worker has to keep that, and cannot
   // once the welcome has told that it is here. And it reads here what it was told of elsewhere.
   return is_replicated && hello.is_back &&
-         (known.messages_counted < known.messages || !job_.chain.has_caught_up());
+         (known.messages_counted < known.messages || !job_.chain.has_caught_up() ||
+          !host_.has_loaded_tables_of(known));
 }
 
 /// It was a worker of this copy before.

@@ -42,6 +42,8 @@ class Reception {
     [[nodiscard]] virtual bool waits_for_connections() const = 0;
     /// The worker is on another connection than the one that is known, which is to end.
     virtual void break_with(Peer& worker) = 0;
+    /// The rows of all tables that the worker has opened are here.
+    [[nodiscard]] virtual bool has_loaded_tables_of(const Peer& worker) const = 0;
     /// The worker has its welcome. `is_back`: it had tables of another copy of this server, or of this one.
     virtual absl::Status welcomed(Peer& worker, bool is_back) = 0;
     /// As all copies hear at this place of the log, another process is the worker.

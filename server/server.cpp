@@ -521,7 +521,9 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
   const absl::StatusOr<TableShard*> shard = open_shard(open);
   if (!shard.ok()) return shard.status();
   if (peer.connection != nullptr) RETURN_IF_ERROR(check_rings(peer, **shard));
-  if (!opening_.is_under_way(open.table)) return tell_opened(peer, **shard);
+  // One that follows goes by what comes next, as all copies do, however long its own load takes: its lanes
+  // use nothing before that.
+  if (!opening_.is_under_way(open.table) || !chain_.serves()) return tell_opened(peer, **shard);
   peer.waits_for_table = true;
   opening_.wait(open.table, peer);
   return absl::OkStatus();
@@ -642,6 +644,14 @@ absl::Status Server::resume(TableShard& shard) {
   }
   progress_.has_resumed = true;
   return absl::OkStatus();
+}
+
+/// Of tables that the worker was told of, maybe by the copy that served before, which has loaded them sooner.
+bool Server::has_loaded_tables_of(const Peer& worker) const {
+  for (std::uint32_t table = 0; table < worker.tables_opened; ++table) {
+    if (opening_.is_under_way(table)) return false;
+  }
+  return true;
 }
 
 bool Server::step_opening() {

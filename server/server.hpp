@@ -197,6 +197,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   void forget_nobodies() override { dropped_ = true; }
   [[nodiscard]] bool waits_for_connections() const override { return absences_.waits_for_connections(); }
   void break_with(Peer& worker) override;
+  [[nodiscard]] bool has_loaded_tables_of(const Peer& worker) const override;
   absl::Status welcomed(Peer& worker, bool is_back) override;
   void replaced(Peer& worker) override;
   // Absences::Host

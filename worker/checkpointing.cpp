@@ -272,9 +272,9 @@ absl::Status Checkpointing::on_part_saved(std::uint32_t server, const protocol::
   const bool is_possible = saved.is_worker
                                ? server == 0 && !is_ready && saved.rank > 0 && saved.rank < options.workers
                                : saved.rank == server;
-  // What the process before this one has begun may end while this one is not there yet.
+  // Of what the process before this one has begun, this one may hear before it is there itself.
   const consistency::Clock newest =
-      std::max(session_.current_clock() + 1, session_.links().newest_former_clock());
+      std::max(session_.current_clock(), session_.links().newest_former_clock()) + 1;
   if (!is_first() || !is_possible || saved.clock > newest)
     return absl::InvalidArgumentError(fmt::format("tells of part {} of a checkpoint", saved.rank));
   // Workers do not hear that a checkpoint could not begin, and have tried to write their parts of it; nor

@@ -15,6 +15,7 @@
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/random_bits.hpp"
+#include "tests/simulation/history.hpp"
 #include "tests/simulation/saver.hpp"
 #include "tests/simulation/sparse_key.hpp"
 #include <verbena/row_handles.hpp>
@@ -34,6 +35,7 @@ class ChurnWorkload {
         churn_(*scenario.churn),
         session_(session),
         number_(world.identity(session.rank()).number),
+        former_(world.identity(session.rank()).former),
         saver_(world, scenario, session),
         random_(scenario.seed * 1021 + session.rank() + 1),
         staleness_(consistency::staleness(churn_.model)),
@@ -57,6 +59,7 @@ class ChurnWorkload {
     clock_ = session_.current_clock() - 1;
     if (*saved && !session_.is_catching_up()) RETURN_IF_ERROR(pull());
     for (++clock_; clock_ < scenario_.clocks; ++clock_) {
+      RETURN_IF_ERROR(note_that_it_is_there());
       // The process whose place it has taken has done that.
       if (!session_.is_catching_up()) RETURN_IF_ERROR(push());
       RETURN_IF_ERROR(saver_.is_due(clock_) ? saver_.save({}) : session_.clock());
@@ -74,6 +77,11 @@ class ChurnWorkload {
 
  private:
   [[nodiscard]] Key key(std::uint64_t i) const { return churn_.pairs ? paired_key(i) : sparse_key(i); }
+  /// It takes another's place, and goes on from here.
+  absl::Status note_that_it_is_there() {
+    if (!former_ || session_.is_catching_up()) return absl::OkStatus();
+    return world_.note(Replacement{*std::exchange(former_, std::nullopt), number_, session_.current_clock()});
+  }
   /// What a push adds to value `at` of the row.
   [[nodiscard]] static std::int64_t unit(std::uint64_t i, std::uint32_t at) {
     return static_cast<std::int64_t>(1'000 * (i + 1) + 100'003 * at + 7);
@@ -226,6 +234,7 @@ class ChurnWorkload {
   const Churn& churn_;
   Session& session_;
   const std::uint32_t number_;  ///< of this process, among all that are this worker one after the other
+  std::optional<std::uint32_t> former_;  ///< whose place it takes, until it is there
   Saver saver_;
   std::mt19937_64 random_;
   const Clock staleness_;

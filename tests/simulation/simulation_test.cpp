@@ -11,6 +11,7 @@
 #include "apps/simulation/scheduler.hpp"
 #include "consistency/model.hpp"
 #include "consistency/rules.hpp"
+#include "tests/simulation/disk_fault.hpp"
 #include "tests/simulation/history.hpp"
 #include "tests/simulation/iterations.hpp"
 #include "tests/simulation/job.hpp"
@@ -152,6 +153,21 @@ TEST(SavedReplacementSimulationTest, OthersTakeThePlacesOfWorkersThatSave) {
   EXPECT_GT(counts.checkpoints, 150U);
   EXPECT_GT(counts.resumed, 40U);
   EXPECT_GT(counts.left_behind, 20U);
+}
+
+/// Copies are then at different places of their log, and what they have in memory is gone.
+TEST(SavedReplacementSimulationTest, ThePowerMayFailWhereServersHaveCopies) {
+  spdlog::set_level(spdlog::level::off);
+  std::uint64_t jobs = 0;
+  for (std::uint64_t seed = 1; jobs < kSeeds / 10; ++seed) {
+    Scenario scenario = make_scenario(Model::kSavedReplacement, seed);
+    if (scenario.copies == 1) continue;
+    ++jobs;
+    scenario.checkpoints->lives.front().disk_faults.push_back(
+        {.what = DiskFault::What::kPowerFails, .operation = seed % 20});
+    const JobResult result = run_job(scenario);
+    EXPECT_FALSE(result.failure) << "seed " << seed << ": " << *result.failure;
+  }
 }
 
 TEST(MendingSimulationTest, ConnectionsBreak) {
