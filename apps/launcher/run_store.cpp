@@ -14,7 +14,7 @@
 namespace verbena::apps {
 namespace {
 
-cluster::TimePoint now() {
+cluster::TimePoint store_now() {
   return std::chrono::steady_clock::now();
 }
 
@@ -32,7 +32,7 @@ int RunStore::timeout_ms(int most_ms) const {
 }
 
 void RunStore::poll() {
-  server_->poll(now());
+  server_->poll(store_now());
 }
 
 /// One that is too long stays as it was.
@@ -41,7 +41,7 @@ void RunStore::put(std::string key, std::string value) {
       .execute(
           cluster::Transaction{
               .conditions = {}, .puts = {{.key = std::move(key), .value = std::move(value)}}, .deletes = {}},
-          now())
+          store_now())
       .IgnoreError();
 }
 
@@ -51,11 +51,11 @@ void RunStore::publish(std::string status) {
 
 std::vector<std::pair<std::string, DrainRequest>> RunStore::take_drains() {
   std::vector<std::pair<std::string, DrainRequest>> drains;
-  const auto asked = state_.execute(cluster::KeyRange{.key = kDrainsPrefix, .is_prefix = true}, now());
+  const auto asked = state_.execute(cluster::KeyRange{.key = kDrainsPrefix, .is_prefix = true}, store_now());
   if (!asked.ok()) return drains;
   for (const cluster::Entry& entry : std::get<cluster::Snapshot>(*asked).entries) {
     const std::string mark = entry.key.substr(std::string_view(kDrainsPrefix).size());
-    state_.execute(cluster::Transaction{.conditions = {}, .puts = {}, .deletes = {entry.key}}, now())
+    state_.execute(cluster::Transaction{.conditions = {}, .puts = {}, .deletes = {entry.key}}, store_now())
         .IgnoreError();
     if (absl::StatusOr<DrainRequest> request = decode_drain_request(entry.value); request.ok()) {
       drains.emplace_back(mark, *request);
