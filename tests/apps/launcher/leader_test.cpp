@@ -156,6 +156,7 @@ TEST_P(LeaderTest, AMemberMovesFromOneLeaderToTheNext) {
   pollfd told = {worker.descriptor(), POLLIN, 0};
   EXPECT_EQ(::poll(&told, 1, 100), 0) << "it is not to end";
   report(2);
+  worker.send(job::AskedToStopMessage{SIGTERM});  // of that moment: not for the next one
   worker.send(job::PrintMessage{"words"});
   server->send(job::EndedMessage{0});
   EXPECT_FALSE(end_of_run().ok()) << "this leader lives, and misses the worker";
@@ -173,6 +174,7 @@ TEST_P(LeaderTest, AMemberMovesFromOneLeaderToTheNext) {
   leading.join();
   EXPECT_FALSE(worker.lost());
   EXPECT_TRUE(monitor.failure().ok()) << monitor.failure();
+  EXPECT_EQ((*next)->signal(), 0);
   EXPECT_EQ(record.iterations().size(), 3U);
   EXPECT_EQ(record.workers()[0].so_far->seconds, 3) << "the newest one";
   EXPECT_EQ(monitor.printed(), std::vector<std::string>{"words"});
@@ -502,6 +504,7 @@ TEST_P(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
   pollfd told = {links_[1]->descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&told, 1, 30'000), 1);
   EXPECT_FALSE(links_[1]->lost()) << "it must not take it for the leader's end";
+  EXPECT_TRUE(links_[1]->is_dismissed());
   EXPECT_TRUE(links_[1]->wait_for_end(never));
   links_[1]->send(job::FailedMessage{absl::AbortedError("there is no place for me")});
   links_[1]->send(job::EndedMessage{1});
@@ -888,6 +891,15 @@ TEST_P(SavedStopTest, OneThatComesLateIsHeldToo) {
   let_another_come();
   listen_for_stop();
   step_until([&] { return held_by_ != 0; });
+}
+
+/// It has not trained to the end.
+TEST_P(SavedStopTest, AWorkerThatFailsMeanwhileReleasesNobody) {
+  ask(0, SIGTERM);
+  links_[2]->send(job::EndedMessage{1});
+  step_until([&] { return monitor_.failed(); });
+  step();
+  EXPECT_FALSE(is_released_);
 }
 
 /// As on one host.
