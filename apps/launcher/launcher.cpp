@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "apps/report/exit_status.hpp"
+#include "base/poll_timeout.hpp"
 #include "base/printable.hpp"
 
 namespace verbena::apps {
@@ -153,9 +154,7 @@ absl::Status Launcher::start(const Command& command, bool joins, const WorkerLif
 }
 
 int Launcher::poll_timeout_ms() const {
-  if (deadline_ == Clock::time_point::max()) return kTickMs;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kTickMs));
+  return base::poll_timeout_ms(deadline_, std::chrono::milliseconds(kTickMs));
 }
 
 void Launcher::on_signal(int number) {

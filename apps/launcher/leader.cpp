@@ -52,8 +52,8 @@ constexpr std::size_t kLongestIntroduction = 256;
 constexpr auto kLongestPoll = std::chrono::milliseconds(1000);
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
-constexpr const char* kDismissed =
-    "dismissed\n";  // the same, to one without which the run goes on: it hears why
+/// The same, to one without which the run goes on: it hears why.
+constexpr std::string_view kDismissed = "dismissed\n";
 constexpr const char* kGo = "go\n";
 // About a stop.
 constexpr std::string_view kHold = "hold";
@@ -1112,7 +1112,7 @@ void LeaderLink::take_line(std::string_view line) {
     stop_lines_.emplace_back(line);
   } else {
     told_to_stop_ = true;
-    is_dismissed_ = line == "dismissed";
+    is_dismissed_ = line == kDismissed.substr(0, kDismissed.size() - 1);
   }
 }
 

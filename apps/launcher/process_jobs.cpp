@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "apps/thrown.hpp"
+#include "base/poll_timeout.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -46,11 +47,6 @@ void note_end(absl::Status status, std::size_t index, Shared& shared) {
 
 absl::Status cannot_start_thread(const absl::Status& why) {
   return {why.code(), fmt::format("cannot start a thread: {}", std::string(why.message()))};
-}
-
-int milliseconds_until(Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
 }
 
 }  // namespace
@@ -93,7 +89,7 @@ JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& s
                                      {shared->changed, POLLIN, 0},
                                      {result.told_to_stop ? -1 : jobs.listener_descriptor, POLLIN, 0}}};
     ::poll(wanted.data(), wanted.size(),
-           give_up == Clock::time_point::max() ? -1 : milliseconds_until(give_up));
+           give_up == Clock::time_point::max() ? -1 : base::poll_timeout_ms(give_up, kJobsPatience));
     if (const std::optional<int> signal = signals.take(); signal && !jobs.goes_on_after(*signal)) {
       result.signal = *signal;
       is_told_to_end = is_told_to_end || !jobs.saves_first || *signal != kSaveSignal;
