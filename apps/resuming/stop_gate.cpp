@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/time.h"
-
 namespace verbena::apps {
 
 StopGate::StopGate(std::uint32_t workers, bool is_late, std::function<void(const Begun&)> answer,
@@ -18,7 +16,7 @@ StopGate::StopGate(std::uint32_t workers, bool is_late, std::function<void(const
 void StopGate::begin(std::uint32_t worker, std::int64_t iteration, bool is_catching_up) {
   if (is_catching_up) return;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     places_[worker].begun = iteration;
   }
   answer_if_due();
@@ -27,7 +25,7 @@ void StopGate::begin(std::uint32_t worker, std::int64_t iteration, bool is_catch
 absl::StatusOr<StopGate::Turn> StopGate::ask(std::uint32_t worker, std::int64_t iteration, bool is_last) {
   absl::StatusOr<Turn> turn = Turn::kWaits;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     turn = turn_of(places_[worker], iteration, is_last);
   }
   answer_if_due();
@@ -58,11 +56,9 @@ absl::StatusOr<bool> StopGate::ends_after(std::uint32_t worker, std::int64_t ite
   if (!turn.ok()) return turn.status();
   if (*turn != Turn::kWaits) return *turn == Turn::kEnds;
   {
-    const absl::MutexLock lock(&mutex_);
-    const auto is_decided = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return after_ || is_released_ || has_given_up_;
-    };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&is_decided), absl::FromChrono(patience_))) {
+    std::unique_lock lock(mutex_);
+    const auto is_decided = [this] { return after_ || is_released_ || has_given_up_; };
+    if (!decided_.wait_for(lock, patience_, is_decided)) {
       return absl::DeadlineExceededError(
           fmt::format("rank 0 has not said within {} s after which iteration the training ends",
                       std::chrono::duration<double>(patience_).count()));
@@ -78,7 +74,7 @@ absl::StatusOr<bool> StopGate::ends_after(std::uint32_t worker, std::int64_t ite
 void StopGate::answer_if_due() {
   Begun most;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     const bool is_due = signal_ != 0 && !has_answered_ &&
                         std::all_of(places_.begin(), places_.end(),
                                     [](const Place& place) { return place.begun.has_value(); });
@@ -94,7 +90,7 @@ void StopGate::answer_if_due() {
 
 void StopGate::hold(int signal) {
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (signal_ != 0) return;
     signal_ = signal;
   }
@@ -102,27 +98,30 @@ void StopGate::hold(int signal) {
 }
 
 void StopGate::end_after(std::int64_t iteration) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (signal_ != 0 && !after_) after_ = iteration;
+  decided_.notify_all();
 }
 
 void StopGate::release() {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (!after_) is_released_ = true;
+  decided_.notify_all();
 }
 
 void StopGate::give_up() {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   has_given_up_ = true;
+  decided_.notify_all();
 }
 
 bool StopGate::is_held() const {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return signal_ != 0 && !is_released_;
 }
 
 int StopGate::ended_by() const {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return has_ended_ ? signal_ : 0;
 }
 

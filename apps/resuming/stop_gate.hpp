@@ -7,15 +7,15 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 
 namespace verbena::apps {
 
@@ -38,32 +38,30 @@ class StopGate {
   // A worker, by its number in the process.
 
   /// It begins with this iteration. `is_catching_up`: as Session has it.
-  void begin(std::uint32_t worker, std::int64_t iteration, bool is_catching_up) ABSL_LOCKS_EXCLUDED(mutex_);
+  void begin(std::uint32_t worker, std::int64_t iteration, bool is_catching_up);
   enum class Turn : std::uint8_t { kGoesOn, kEnds, kWaits };
   /// It has finished `iteration`, and is not catching up. kWaits: it must not begin another one before it has
   /// asked again. INTERNAL: all are to end after one that lies before this one.
-  absl::StatusOr<Turn> ask(std::uint32_t worker, std::int64_t iteration, bool is_last)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Turn> ask(std::uint32_t worker, std::int64_t iteration, bool is_last);
   /// As ask(), but waits; whether the worker ends. CANCELLED: give_up() was called. DEADLINE_EXCEEDED: rank 0
   /// does not decide.
-  absl::StatusOr<bool> ends_after(std::uint32_t worker, std::int64_t iteration, bool is_last)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<bool> ends_after(std::uint32_t worker, std::int64_t iteration, bool is_last);
 
   // Who hears rank 0.
 
   /// Nobody begins another iteration until rank 0 has decided. `signal`: because of which.
-  void hold(int signal) ABSL_LOCKS_EXCLUDED(mutex_);
+  void hold(int signal);
   /// All end after this one.
-  void end_after(std::int64_t iteration) ABSL_LOCKS_EXCLUDED(mutex_);
+  void end_after(std::int64_t iteration);
   /// It is too late for that: all go on to the end.
-  void release() ABSL_LOCKS_EXCLUDED(mutex_);
+  void release();
   /// Ends the waits of all workers.
-  void give_up() ABSL_LOCKS_EXCLUDED(mutex_);
+  void give_up();
 
   /// It was told to hold, and not released.
-  [[nodiscard]] bool is_held() const ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] bool is_held() const;
   /// The signal because of which a worker has ended; 0: none has.
-  [[nodiscard]] int ended_by() const ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] int ended_by() const;
 
  private:
   struct Place {
@@ -71,20 +69,22 @@ class StopGate {
     bool has_finished = false;
   };
 
-  absl::StatusOr<Turn> turn_of(Place& place, std::int64_t iteration, bool is_last)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void answer_if_due() ABSL_LOCKS_EXCLUDED(mutex_);
+  /// Holding the mutex.
+  absl::StatusOr<Turn> turn_of(Place& place, std::int64_t iteration, bool is_last);
+  /// Not holding it.
+  void answer_if_due();
 
   const std::function<void(const Begun&)> answer_;
   const std::chrono::milliseconds patience_;
-  mutable absl::Mutex mutex_;
-  std::vector<Place> places_ ABSL_GUARDED_BY(mutex_);
-  int signal_ ABSL_GUARDED_BY(mutex_) = 0;  ///< of hold(); 0: it was not called
-  bool has_answered_ ABSL_GUARDED_BY(mutex_) = false;
-  bool is_released_ ABSL_GUARDED_BY(mutex_) = false;
-  bool has_given_up_ ABSL_GUARDED_BY(mutex_) = false;
-  bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;  ///< a worker
-  std::optional<std::int64_t> after_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;  ///< of all that follows; not Abseil's, which the thread sanitizer does not see
+  std::condition_variable decided_;  ///< after_, is_released_ or has_given_up_
+  std::vector<Place> places_;
+  int signal_ = 0;  ///< of hold(); 0: it was not called
+  bool has_answered_ = false;
+  bool is_released_ = false;
+  bool has_given_up_ = false;
+  bool has_ended_ = false;  ///< a worker
+  std::optional<std::int64_t> after_;
 };
 
 }  // namespace verbena::apps
