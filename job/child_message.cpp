@@ -48,6 +48,9 @@ struct Encoder {
   }
   json operator()(const StatisticsMessage& message) const { return counted("statistics", message); }
   json operator()(const FinishedMessage& message) const { return counted("finished", message); }
+  json operator()(const ServedMessage& message) const {
+    return {{"kind", "served"}, {"bytes_to_copies", message.bytes_to_copies}};
+  }
   json operator()(const FailedMessage& message) const {
     json object = {{"kind", "failed"},
                    {"code", static_cast<int>(message.status.code())},
@@ -161,6 +164,7 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
   if (kind == "iteration") return iteration(object);
   if (kind == "statistics") return read_counted<StatisticsMessage>(object);
   if (kind == "finished") return read_counted<FinishedMessage>(object);
+  if (kind == "served") return ServedMessage{exact_number<std::uint64_t>(object.at("bytes_to_copies"))};
   if (kind == "failed") return failed(object);
   if (kind == "signaled") return SignaledMessage{exact_number<int>(object.at("signal"))};
   if (kind == "asked to stop") return AskedToStopMessage{exact_number<int>(object.at("signal"))};

@@ -93,6 +93,11 @@ struct SilentWorkerMessage {
   std::string why;
 };
 
+/// Of a server that has copies, or is one: what it has sent to the copy after it when it ends.
+struct ServedMessage {
+  std::uint64_t bytes_to_copies = 0;
+};
+
 /// A signal has come, because of which the process ends. Sent on a cluster before anything comes of it, so
 /// that what others see of that is not taken for a failure.
 struct SignaledMessage {
@@ -116,9 +121,10 @@ struct EndedMessage {
   int status = 0;  ///< its exit status; 0 also if it has saved, since it was asked to stop
 };
 
-using ChildMessage = std::variant<IterationMessage, StatisticsMessage, ProgressMessage, PrintMessage,
-                                  SummaryMessage, FinishedMessage, FailedMessage, SilentWorkerMessage,
-                                  SignaledMessage, AskedToStopMessage, HeldMessage, EndedMessage>;
+using ChildMessage =
+    std::variant<IterationMessage, StatisticsMessage, ProgressMessage, PrintMessage, SummaryMessage,
+                 FinishedMessage, ServedMessage, FailedMessage, SilentWorkerMessage, SignaledMessage,
+                 AskedToStopMessage, HeldMessage, EndedMessage>;
 
 /// When it is time for the next StatisticsMessage: seldom enough to cost nothing.
 class StatisticsTimer {

@@ -100,6 +100,9 @@ class Chain {
   /// The first one of the chain has said that all is over.
   [[nodiscard]] bool is_dismissed() const { return is_dismissed_; }
 
+  /// Of the records that went to those who followed; images do not count.
+  [[nodiscard]] std::uint64_t bytes_to_copies() const { return log_.sent_bytes(); }
+
   /// A worker has said something that changes what this server has, or has to keep its place in the order.
   /// Errors are those of the record, if it counts at once.
   absl::Status take(WorkerMessage record);

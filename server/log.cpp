@@ -72,7 +72,9 @@ bool LogSender::send(const WorkerMessage& record, std::uint64_t number) {
   const std::span<std::byte> memory = place(travels.bytes());
   if (memory.empty()) return false;
   travels.write(memory.data());
-  return send(memory);
+  if (!send(memory)) return false;
+  record_bytes_ += memory.size();
+  return true;
 }
 
 std::span<std::byte> LogSender::place(std::size_t bytes) {
@@ -133,12 +135,14 @@ absl::Status Log::follow(LogSender* sender, std::uint64_t has) {
 bool Log::send() {
   if (sender_ == nullptr) return false;
   const std::size_t before = sent_;
+  const std::uint64_t bytes_before = sender_->record_bytes();
   while (sent_ < records_.size()) {
     Entry& entry = records_[sent_];
     if (entry.record.travels && !sender_->send(entry.record, entry.number)) break;
     entry.end = sender_->ring().sent_position();
     ++sent_;
   }
+  sent_bytes_ += sender_->record_bytes() - bytes_before;
   return sent_ > before;
 }
 

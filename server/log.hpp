@@ -62,6 +62,8 @@ class LogSender {
   [[nodiscard]] transport::RingSender& ring() { return *ring_; }
   /// False: there is no room now, or the connection has ended.
   bool send(const WorkerMessage& record, std::uint64_t number);
+  /// Of the records that this has sent.
+  [[nodiscard]] std::uint64_t record_bytes() const { return record_bytes_; }
   /// Where so many bytes, a record of the log or a piece of an image, are to be written; empty: there is no
   /// room now. And sends them; false: not now, or the connection has ended.
   std::span<std::byte> place(std::size_t bytes);
@@ -73,6 +75,7 @@ class LogSender {
 
   std::unique_ptr<transport::RingSender> ring_;
   std::unique_ptr<transport::MemoryRegion> memory_;  ///< records lie in it as in the ring
+  std::uint64_t record_bytes_ = 0;
 };
 
 /// Records that count already, and that a copy that joins is still to get: it holds up nobody (chain.hpp).
@@ -121,6 +124,8 @@ class Log {
 
   /// Sends what there is room for; true if anything was sent.
   bool send();
+  /// Of all records that were sent to those who followed.
+  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
   /// The next record, if all copies have it now.
   [[nodiscard]] std::optional<WorkerMessage> take();
   /// The job has failed: what has not counted never will.
@@ -144,6 +149,7 @@ class Log {
   bool is_dropped_ = false;
   std::optional<std::uint64_t> held_after_;  ///< the number of the last record that may count
   LogSender* sender_ = nullptr;
+  std::uint64_t sent_bytes_ = 0;
 };
 
 }  // namespace verbena::server

@@ -106,6 +106,8 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
 
   /// OK until the job has failed.
   [[nodiscard]] const absl::Status& status() const { return status_; }
+  /// What it has sent to the copy after it of what workers have said. For the transport's thread.
+  [[nodiscard]] std::uint64_t bytes_to_copies() const { return chain_.bytes_to_copies(); }
   /// All workers have said goodbye, or the job has failed and all of them are gone. Peers that are not
   /// workers are not waited for.
   [[nodiscard]] bool finished() const;

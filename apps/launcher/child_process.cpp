@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,10 @@ namespace {
 
 constexpr const char* kProgram = "/proc/self/exe";
 constexpr int kCannotRun = 127;  // as shells report it
+
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
 
 /// The pointers that exec() needs for a list. The list must outlive them.
 std::vector<char*> pointers_to(std::vector<std::string>& list) {
@@ -122,6 +127,7 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
       pid_(std::exchange(other.pid_, -1)),
       end_(std::exchange(other.end_, -1)),
       messages_(std::exchange(other.messages_, -1)),
+      processor_seconds_(other.processor_seconds_),
       lines_(std::move(other.lines_)) {}
 
 ChildProcess::~ChildProcess() {
@@ -143,8 +149,10 @@ void ChildProcess::signal(int number) const {
 
 std::optional<int> ChildProcess::reap() {
   int status = 0;
-  if (!running() || ::waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+  rusage used{};
+  if (!running() || ::wait4(pid_, &status, WNOHANG, &used) != pid_) return std::nullopt;
   pid_ = -1;
+  processor_seconds_ = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
   return status;
 }
 

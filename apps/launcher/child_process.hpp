@@ -41,6 +41,8 @@ class ChildProcess {
   void signal(int number) const;
   /// Its wait status if it has ended; then running() is false.
   std::optional<int> reap();
+  /// What it has used in all. REQUIRES: reap() has found its end.
+  [[nodiscard]] double processor_seconds() const { return processor_seconds_; }
 
  private:
   ChildProcess(std::string name, pid_t pid, int end, int messages)
@@ -50,6 +52,7 @@ class ChildProcess {
   pid_t pid_ = -1;
   int end_ = -1;
   int messages_ = -1;
+  double processor_seconds_ = 0;
   job::LineStream lines_;
 };
 

@@ -85,7 +85,7 @@ void add_size_options(CLI::App& command, JobOptions& options) {
       "Copies of each server, in processes of their own: when a server dies, a copy takes its place, and "
       "nothing is lost (docs/elasticity.md). For a run on one host, or on several with --rendezvous, and "
       "tables whose rows stay.",
-      {0, 8})
+      {0, kMostReplicas})
       ->type_name("K")
       ->group(kProcessOptions)
       ->capture_default_str();

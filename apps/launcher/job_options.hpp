@@ -124,6 +124,7 @@ void add_network_option(CLI::App& command, JobOptions& options);          // ser
 void add_checkpoint_options(CLI::App& command, JobOptions& options, bool of_run);  // run, worker
 void add_log_options(CLI::App& command, JobOptions& options);                      // all
 
+inline constexpr std::uint32_t kMostReplicas = 8;            ///< copies of each server
 inline constexpr const char* kProcessOptions = "Processes";  ///< their group in --help
 
 /// INVALID_ARGUMENT in one line: too many workers in all, or options that exclude each other.

@@ -411,6 +411,11 @@ void Launcher::add_servers(RunStatus& status) const {
 }
 
 void Launcher::on_end(Child& child, int wait_status) {
+  const bool is_copy = child.copy && child.copy->copy > 0;
+  monitor_.note_processor_time(is_copy        ? &ProcessorTime::copies_seconds
+                               : child.server ? &ProcessorTime::servers_seconds
+                                              : &ProcessorTime::workers_seconds,
+                               child.process.processor_seconds());
   child.history.finished |= child.copy && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kExitOk;
   if (is_replaced(child, wait_status) || is_worker_replaced(child, wait_status)) return;
   if (child.joins) return;  // nobody needs it any more

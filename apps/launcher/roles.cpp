@@ -104,7 +104,10 @@ absl::Status serve(const Role& role, transport::Transport& transport, Outlet& ou
     }
   }
   if (!spins(job)) ask_for_short_slices();
-  return server::drive(**made, transport, stop);
+  absl::Status ended = server::drive(**made, transport, stop);
+  if (job.replicas > 0 && role.told == nullptr)
+    outlet.send(job::ServedMessage{.bytes_to_copies = (*made)->bytes_to_copies()});
+  return ended;
 }
 
 class Stopwatch {

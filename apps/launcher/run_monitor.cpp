@@ -47,6 +47,8 @@ void RunMonitor::on_message(const std::string& name, const job::ChildMessage& me
     model_summary_[summary->name] = summary->value;
   } else if (const auto* finished = std::get_if<job::FinishedMessage>(&message)) {
     if (absl::Status status = record_.add(*finished); !status.ok()) fail(Cause::kOwnError, std::move(status));
+  } else if (const auto* served = std::get_if<job::ServedMessage>(&message)) {
+    record_.add(*served);
   } else if (const auto* failed = std::get_if<job::FailedMessage>(&message)) {
     on_failed(name, *failed);
   }

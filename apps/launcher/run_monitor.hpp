@@ -79,6 +79,10 @@ class RunMonitor {
                std::string_view what);
   /// A copy of a server has died before it had joined, or is ended, since it shows no sign of life.
   void note_lost(RunEvent::Kind kind, std::string_view what);
+  /// A process has ended that has used so much of the processor.
+  void note_processor_time(double ProcessorTime::*whose, double seconds) {
+    record_.add_processor_time(whose, seconds);
+  }
   /// The processes have ended, because of `why`, and others go on after this iteration (0: at the beginning;
   /// nullopt: they know where): forgets the failure, and what the training was found to be after that.
   /// REQUIRES: finish() was called.

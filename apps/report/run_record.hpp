@@ -45,6 +45,16 @@ struct WorkerRecord {
   [[nodiscard]] job::StatisticsMessage newest_statistics() const;
 };
 
+/// What a run's processes have used of the processors until they ended, on one host, where their parent is
+/// told. Servers that serve at the beginning count as servers, whatever becomes of them.
+struct ProcessorTime {
+  double workers_seconds = 0;
+  double servers_seconds = 0;
+  double copies_seconds = 0;  ///< of servers
+
+  [[nodiscard]] double all_seconds() const { return workers_seconds + servers_seconds + copies_seconds; }
+};
+
 /// What has happened to a run's processes, beside their work.
 struct RunEvent {
   enum class Kind : std::uint8_t {
@@ -81,6 +91,8 @@ class RunRecord {
                                                      double elapsed_seconds);
   absl::Status add(const job::StatisticsMessage& message);
   absl::Status add(const job::FinishedMessage& message);
+  void add(const job::ServedMessage& message) { bytes_to_copies_ += message.bytes_to_copies; }
+  void add_processor_time(double ProcessorTime::*whose, double seconds) { processor_time_.*whose += seconds; }
   /// All workers begin again after this iteration; 0: at the beginning. nullopt: nobody knows where before
   /// they report the first one.
   void go_back(std::optional<std::int64_t> after_iteration);
@@ -114,6 +126,11 @@ class RunRecord {
   /// The sum of a count over all workers.
   [[nodiscard]] std::uint64_t total(std::uint64_t SessionStatistics::*count) const;
   [[nodiscard]] DurationHistogram move_times() const;
+  /// Of all processes that have ended so far.
+  [[nodiscard]] const ProcessorTime& processor_time() const { return processor_time_; }
+  /// What servers have sent to their copies of what workers have said, and these to those after them; on one
+  /// host.
+  [[nodiscard]] std::uint64_t bytes_to_copies() const { return bytes_to_copies_; }
   /// How many rows moved to the node of a worker that asked for them or intended to use them.
   [[nodiscard]] std::uint64_t rows_moved() const;
   /// Of the rows of dynamic tables that were pulled and pushed, the share that lay on the worker's node, or
@@ -157,6 +174,8 @@ class RunRecord {
   std::vector<IterationRecord> iterations_;
   std::map<std::string, double> newest_objectives_;
   std::vector<RunEvent> events_;
+  ProcessorTime processor_time_;
+  std::uint64_t bytes_to_copies_ = 0;
   std::uint32_t restarts_ = 0;
   bool begins_anywhere_ = false;  ///< the next iteration takes the place of those from it on
 };

@@ -30,6 +30,7 @@ TEST(ChildMessageFuzz, Lines) {
        encode(job::PrintMessage{"topic 1: \"caf\xC3\xA9\""}),
        encode(job::SummaryMessage{.name = "topics", .value = {{"a", {1, 2, nullptr}}}}),
        encode(job::StatisticsMessage{2, 1.5, finished.statistics}), encode(finished),
+       encode(job::ServedMessage{.bytes_to_copies = 1'000'000'007}),
        encode(job::FailedMessage{absl::UnavailableError("server 1 is gone")}),
        encode(job::FailedMessage{absl::AbortedError("killed"), job::Cause::kSilentEnd}),
        encode(job::SignaledMessage{.signal = 15}), encode(job::AskedToStopMessage{.signal = 2}),

@@ -112,5 +112,20 @@ TEST(RunMonitorTest, WhatWasBeforeARestartIsForgotten) {
   EXPECT_EQ(monitor.failure().message(), "another gave up");
 }
 
+TEST(RunMonitorTest, WhatCopiesCostIsAddedUp) {
+  RunSettings settings;
+  RunRecord record(1, [](const auto&) { return std::map<std::string, double>(); });
+  Display display(settings, Display::Mode::kNone, stdout, stderr);
+  RunMonitor monitor(record, display, nullptr);
+  for (const char* server : {"server 0", "copy 1 of server 0"})
+    monitor.hear(server, encode(job::ServedMessage{.bytes_to_copies = 1000}));
+  EXPECT_EQ(record.bytes_to_copies(), 2000U);
+  monitor.note_processor_time(&ProcessorTime::workers_seconds, 4);
+  for (int copy = 0; copy < 2; ++copy) monitor.note_processor_time(&ProcessorTime::copies_seconds, 1);
+  EXPECT_EQ(record.processor_time().copies_seconds, 2);
+  EXPECT_EQ(record.processor_time().all_seconds(), 6);
+  EXPECT_FALSE(monitor.failed());
+}
+
 }  // namespace
 }  // namespace verbena::apps
