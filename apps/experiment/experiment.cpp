@@ -71,6 +71,13 @@ std::vector<std::string> training_arguments(const ExperimentOptions& options, co
   return arguments;
 }
 
+std::vector<std::uint32_t> doubled_up_to(std::uint32_t most) {
+  std::vector<std::uint32_t> counts;
+  for (std::uint32_t count = 1; count < most; count *= 2) counts.push_back(count);
+  counts.push_back(most);
+  return counts;
+}
+
 std::string item_time_argument(std::chrono::nanoseconds item_time) {
   return fmt::format("--slow=worker=all,item={}ns", item_time.count());
 }

@@ -27,6 +27,8 @@ struct ExperimentOptions {
   std::vector<std::string> models;  ///< as for --consistency; empty: the experiment's own models
   std::uint32_t servers = 2;
   std::uint32_t workers = 4;
+  std::uint32_t replicas = 0;  ///< copies of each server, where jobs with and without are compared
+  std::string before;          ///< another build of this program to run beside this one; empty: none
   /// Instead of servers and workers: the sizes of the jobs in nodes, each of which is a server and a worker.
   std::vector<std::uint32_t> nodes;
   std::int64_t iterations = 0;  ///< 0: as many as the experiment needs
@@ -52,6 +54,7 @@ struct PlannedRun {
   std::string task;                    ///< what is trained, if an application is run on several data
   std::string objective;               ///< what it is judged by; empty: the application's main objective
   std::uint32_t workers = 0;           ///< if runs differ in it; 0: none
+  std::uint32_t replicas = 0;          ///< copies of each server
   std::string consistency;             ///< as for --consistency
   double straggler = 1;                ///< one worker is this many times slower than the others; 1: none
   double budget_mb_per_s = 0;          ///< of managed communication, as for --budget; 0: none
@@ -82,6 +85,10 @@ struct RunFigures {
   /// nullopt if there was none.
   std::optional<double> move_p50_seconds;
   std::optional<double> move_p99_seconds;
+  double elapsed_seconds = 0;  ///< from its start to its end
+  ProcessorTime processor_time = {};
+  std::uint64_t update_bytes = 0;     ///< of the messages with workers' updates
+  std::uint64_t bytes_to_copies = 0;  ///< as RunRecord has it
 };
 
 enum class Verdict : std::uint8_t { kHeld, kDidNotHold, kNotSeen };
@@ -128,6 +135,8 @@ class Experiment {
   [[nodiscard]] virtual bool compares_models() const { return true; }
   /// Whether it uses ExperimentOptions::nodes instead of servers and workers.
   [[nodiscard]] virtual bool compares_nodes() const { return false; }
+  /// Whether it uses ExperimentOptions::replicas and before.
+  [[nodiscard]] virtual bool compares_copies() const { return false; }
   /// Whether it uses ExperimentOptions::rounds.
   [[nodiscard]] virtual bool makes_rounds() const { return false; }
   /// Changes what options are by default.
@@ -144,6 +153,7 @@ std::unique_ptr<Experiment> make_convergence_experiment();
 std::unique_ptr<Experiment> make_stragglers_experiment();
 std::unique_ptr<Experiment> make_allocation_experiment();
 std::unique_ptr<Experiment> make_cost_experiment();
+std::unique_ptr<Experiment> make_copies_experiment();
 
 // --- what experiments plan with
 
@@ -162,6 +172,8 @@ std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual)
 std::vector<std::string> training_arguments(const ExperimentOptions& options, const std::string& application,
                                             const std::string& data, std::int64_t iterations,
                                             std::int64_t evaluations = 1);
+/// 1, 2, 4, … and the last one itself: numbers of workers.
+std::vector<std::uint32_t> doubled_up_to(std::uint32_t most);
 /// The argument with which each item takes every worker `item_time`.
 std::string item_time_argument(std::chrono::nanoseconds item_time);
 /// Matrix factorization for comparing models, with something to compute between two clocks. An iteration is 5

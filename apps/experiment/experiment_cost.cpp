@@ -232,14 +232,6 @@ PlannedRun plan_task(const ExperimentOptions& options, const Task& task, const s
   return run;
 }
 
-/// 1, 2, 4, … and the last one itself.
-std::vector<std::uint32_t> worker_counts(std::uint32_t most) {
-  std::vector<std::uint32_t> counts;
-  for (std::uint32_t workers = 1; workers < most; workers *= 2) counts.push_back(workers);
-  counts.push_back(most);
-  return counts;
-}
-
 /// The peers that can do the task, with one thread and, if they can use them, with as many as there are
 /// workers.
 std::vector<PlannedRun> plan_peers(const ExperimentOptions& options, const Task& task) {
@@ -296,7 +288,7 @@ std::vector<PlannedRun> CostExperiment::plan(const ExperimentOptions& options) c
       if (round == 1) add_plain(kFirstPass);  // which is the same in all rounds
       add_plain(kPlain);
       for (PlannedRun& run : plan_peers(options, task)) add(std::move(run));
-      for (const std::uint32_t workers : worker_counts(options.workers)) {
+      for (const std::uint32_t workers : doubled_up_to(options.workers)) {
         for (const Way& way : task.ways) {
           const bool is_left_out =
               way.of_one == OfOne::kNever || (way.of_one == OfOne::kFirstRound && round > 1);

@@ -208,6 +208,7 @@ nlohmann::json experiment_json(const Experiment& experiment, const std::string& 
       entry["workers"] = run.planned.workers;
     }
     if (experiment.makes_rounds()) entry["round"] = run.planned.round;
+    if (experiment.compares_copies()) entry["replicas"] = run.planned.replicas;
     if (!run.failure.empty()) {
       entry["failure"] = run.failure;
     } else {
@@ -223,6 +224,15 @@ nlohmann::json experiment_json(const Experiment& experiment, const std::string& 
       entry["rows_replicated"] = run.rows_replicated;
       entry["move_p50_seconds"] = optional_json(run.move_p50_seconds);
       entry["move_p99_seconds"] = optional_json(run.move_p99_seconds);
+      if (experiment.compares_copies() && run.planned.peer == nullptr) {
+        const ProcessorTime& processor = run.processor_time;
+        entry["elapsed_seconds"] = run.elapsed_seconds;
+        entry["processor_seconds"] = {{"workers", processor.workers_seconds},
+                                      {"servers", processor.servers_seconds},
+                                      {"copies", processor.copies_seconds}};
+        entry["update_bytes"] = run.update_bytes;
+        entry["bytes_to_copies"] = run.bytes_to_copies;
+      }
       entry["iterations"] = nlohmann::json::array();
       for (const IterationRecord& iteration : run.iterations) {
         entry["iterations"].push_back(iteration_json(iteration));

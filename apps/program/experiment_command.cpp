@@ -26,6 +26,7 @@
 #include "apps/experiment/experiment_output.hpp"
 #include "apps/experiment/experiment_report.hpp"
 #include "apps/launcher/host_run.hpp"
+#include "apps/launcher/job_options.hpp"
 #include "apps/options/completion.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
@@ -75,7 +76,10 @@ RunFigures figures_of(const PlannedRun& planned, const RunSettings& settings, co
                      .rows_moved = record.rows_moved(),
                      .rows_replicated = record.total(&SessionStatistics::rows_replicated),
                      .move_p50_seconds = record.move_times().quantile_seconds(0.5),
-                     .move_p99_seconds = record.move_times().quantile_seconds(0.99)};
+                     .move_p99_seconds = record.move_times().quantile_seconds(0.99),
+                     .processor_time = record.processor_time(),
+                     .update_bytes = record.total(&SessionStatistics::update_bytes),
+                     .bytes_to_copies = record.bytes_to_copies()};
   for (const WorkerRecord& worker : record.workers()) {
     figures.share_waited_by_worker.push_back(worker.share_waited());
   }
@@ -122,6 +126,7 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
     HostRunEnd ended = carry_out_host_run(run, application, options, monitor);
     end = {std::move(ended.status), ended.signal};
     figures = figures_of(planned, settings, record);
+    figures.elapsed_seconds = monitor.elapsed_seconds();
     return kExitOk;
   };
   CLI::App program("", "verbena");
@@ -330,6 +335,19 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
         ->group(kInput);
   }
   add_number(command, "--seed", chosen.seed, "Of all runs.")->group(kInput)->capture_default_str();
+  if (experiment.compares_copies()) {
+    add_number(command, "--replicas", chosen.replicas, "Copies of each server, where there are some.",
+               {1, kMostReplicas})
+        ->type_name("K")
+        ->group(kProcesses)
+        ->capture_default_str();
+    command
+        .add_option("--before", chosen.before,
+                    "Another build of this program, to be run without copies beside this one: what this one "
+                    "has become slower by.")
+        ->type_name("PROGRAM")
+        ->group(kInput);
+  }
   add_number(command, "--iterations", chosen.iterations,
              "Of each run; by default as many as the experiment needs.", {1, 1'000'000})
       ->type_name("N")
@@ -442,8 +460,8 @@ void add_experiment(CLI::App& command, const std::shared_ptr<Experiment>& experi
 void add_experiment_command(CLI::App& program, Run* run) {
   CLI::App* command = program.add_subcommand(
       "experiment",
-      "measure the consistency models, rows that move, the cost of the parameter server, and what becomes of "
-      "runs whose servers die, against what is expected of them\n\nMakes several "
+      "measure the consistency models, rows that move, the cost of the parameter server and of copies, and "
+      "what becomes of runs whose servers die, against what is expected of them\n\nMakes several "
       "runs one after "
       "another, "
       "as `verbena run` does, and writes a table, the numbers and a page with curves. Each expectation is "
@@ -452,7 +470,7 @@ void add_experiment_command(CLI::App& program, Run* run) {
       "says what each experiment shows.");
   command->require_subcommand(1);
   for (auto make : {make_staleness_experiment, make_convergence_experiment, make_stragglers_experiment,
-                    make_allocation_experiment, make_cost_experiment}) {
+                    make_allocation_experiment, make_cost_experiment, make_copies_experiment}) {
     add_experiment(*command, make(), run);
   }
   add_scale_experiment(*command, run);

@@ -139,6 +139,40 @@ TEST_F(ExperimentTest, CostMakesRunsOfEachKind) {
   }
 }
 
+TEST_F(ExperimentTest, CopiesAreSeenInTheFigures) {
+  write_graph_and_text();
+  write_examples();
+  const Ended ended = experiment(
+      "copies", {"--documents", folder_.path("text"), "--examples", folder_.path("examples"), "--workers",
+                 "2", "--iterations", "3", "--rounds", "1", "--before", VERBENA_PROGRAM});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("1/18 lda, 1 worker, 0 copies, the other build: "),
+                               HasSubstr("18/18 ctr, 2 workers, 1 copy: ")));
+  EXPECT_THAT(ended.out, StartsWith(result("table.txt")));
+  EXPECT_THAT(ended.out, HasSubstr("expected: mf, 2 workers: with a copy an iteration takes at most"));
+  EXPECT_THAT(ended.out, HasSubstr("at most 1.02 times as long as by the other build"));
+  const json numbers = json::parse(result("numbers.json"));
+  ASSERT_EQ(numbers.at("runs").size(), 18U);
+  std::size_t with = 0;
+  for (const json& made : numbers.at("runs")) {
+    ASSERT_FALSE(made.contains("failure")) << made;
+    EXPECT_GE(made.at("iterations").size(), 3U);
+    if (!made.contains("processor_seconds")) continue;  // the other build's
+    const bool copied = made.at("replicas") == 1;
+    with += copied ? 1 : 0;
+    EXPECT_GT(made.at("processor_seconds").at("workers"), 0);
+    EXPECT_EQ(made.at("processor_seconds").at("copies") > 0, copied);
+    EXPECT_GT(made.at("update_bytes"), 0);
+    // A copy gets all that workers push, and what tells where it belongs.
+    if (copied) {
+      EXPECT_GT(made.at("bytes_to_copies"), made.at("update_bytes"));
+    } else {
+      EXPECT_EQ(made.at("bytes_to_copies"), 0);
+    }
+  }
+  EXPECT_EQ(with, 6U);
+}
+
 /// If its costs are given, a simulated job depends on nothing else.
 TEST_F(ExperimentTest, ScaleIsTheSameJobAgain) {
   std::vector<std::string> arguments = {"experiment",
