@@ -36,7 +36,11 @@ absl::StatusOr<Backend> measured_backend(const transport::Backend& backend,
     options.device_port = measured.device.port;
   }
   options.send_depth += kSpareSends;
-  measured.make_transport = [&backend, options = std::move(options)] { return backend.make(options); };
+  measured.make_transport = [&backend, options] { return backend.make(options); };
+  options.shares_cores = true;
+  measured.make_sharing_transport = [&backend, options = std::move(options)] {
+    return backend.make(options);
+  };
   measured.fresh_address = [&backend] {
     static int count = 0;
     return backend.fresh_address(fmt::format("bench-{}-{}", ::getpid(), ++count));

@@ -20,6 +20,8 @@ struct Backend {
   std::string device_text = {};  ///< for people; empty if it has no device
   transport::RdmaDevice device = {};
   std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>()> make_transport;
+  /// The same where there are more threads than cores: who waits leaves its core at once.
+  std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>()> make_sharing_transport;
   /// Returns an address on which nobody else listens.
   std::function<std::string()> fresh_address;
 };

@@ -188,8 +188,21 @@ absl::StatusOr<std::string> Client::start_server(std::uint32_t workers, std::uin
   return with_host(answer->text(), std::string(transport::host_of(address_)));
 }
 
-absl::Status Client::stop_servers() {
-  return request({.kind = Message::Kind::kStopServers}).status();
+absl::StatusOr<std::string> Client::start_server_with_copies(std::uint32_t workers, std::uint32_t copies,
+                                                             bool shares_cores) {
+  auto answer = request({.kind = Message::Kind::kStartServer,
+                         .number = workers,
+                         .servers = 1,
+                         .copies = copies,
+                         .shares_cores = shares_cores ? 1U : 0U});
+  if (!answer.ok()) return answer.status();
+  return with_host(answer->text(), std::string(transport::host_of(address_)));
+}
+
+absl::StatusOr<std::uint64_t> Client::stop_servers() {
+  auto answer = request({.kind = Message::Kind::kStopServers});
+  if (!answer.ok()) return answer.status();
+  return answer->value;
 }
 
 absl::StatusOr<Samples> Client::pauses() {

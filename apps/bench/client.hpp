@@ -37,7 +37,12 @@ class Client {
   /// Starts the job's server with that rank. Returns its address, as a session expects it.
   absl::StatusOr<std::string> start_server(std::uint32_t workers, std::uint32_t rank = 0,
                                            std::uint32_t servers = 1);
-  absl::Status stop_servers();
+  /// Starts the job's only server, and so many copies of it; returns the address of the one that serves.
+  /// `shares_cores`: they have fewer cores than threads.
+  absl::StatusOr<std::string> start_server_with_copies(std::uint32_t workers, std::uint32_t copies,
+                                                       bool shares_cores);
+  /// Returns how many bytes of what workers have said they had sent to copies.
+  absl::StatusOr<std::uint64_t> stop_servers();
   /// How long each time that sparse tables on its servers grew took since the last call, to within 5 %.
   absl::StatusOr<Samples> pauses();
   absl::StatusOr<double> processor_nanoseconds();

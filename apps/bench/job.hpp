@@ -23,7 +23,12 @@ class Job {
   static absl::StatusOr<std::unique_ptr<Job>> start(const Backend& backend, Client& client, ReadPath path,
                                                     std::uint32_t workers = 1, std::uint32_t servers = 1,
                                                     bool gathers = false);
+  /// With one worker, and one server that has so many copies. `shares_cores`: as for Client.
+  static absl::StatusOr<std::unique_ptr<Job>> start_with_copies(const Backend& backend, Client& client,
+                                                                std::uint32_t copies, bool shares_cores);
   ~Job();
+  /// Ends it, and returns how many bytes servers had sent to copies. Sessions are gone then.
+  absl::StatusOr<std::uint64_t> end();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -32,6 +37,7 @@ class Job {
  private:
   explicit Job(Client& client) : client_(client) {}
   Client& client_;
+  bool has_ended_ = false;
   std::vector<std::unique_ptr<Session>> sessions_;
 };
 

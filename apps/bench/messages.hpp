@@ -32,13 +32,14 @@ inline std::uint64_t& last_word(std::span<std::byte> memory, std::size_t bytes) 
 }
 
 struct Message {
-  static constexpr std::uint32_t kVersion = 4;
+  static constexpr std::uint32_t kVersion = 5;
   enum class Kind : std::uint32_t {
     kFailed,       ///< answer to any: `text`
     kMemory,       ///< have `value` bytes to read and to write: kMemory with both
     kEcho,         ///< `number` (an Echo) of `value` bytes: kEcho when it listens
-    kStartServer,  ///< `value` of `servers` for `number` workers: kStartServer with its address, `text`
-    kStopServers,  ///< kStopServers
+    kStartServer,  ///< `value` of `servers` for `number` workers, with `copies`: kStartServer with the
+                   ///< address of the one that serves, `text`
+    kStopServers,  ///< kStopServers with how many bytes they had sent to copies: `value`
     kPauses,  ///< how long the servers' sparse tables took to grow since the last such order, from bucket
               ///< `number` on: kPauses with `number` buckets in all, and those that it holds (set_buckets())
     kProcessorTime,  ///< kProcessorTime with what the process has used: `value` nanoseconds
@@ -51,6 +52,8 @@ struct Message {
   std::uint32_t version = kVersion;
   std::uint32_t number = 0;
   std::uint32_t servers = 0;
+  std::uint32_t copies = 0;
+  std::uint32_t shares_cores = 0;  ///< 1: there are more threads than cores
   std::uint64_t value = 0;
   transport::RemoteDescriptor readable = {};
   transport::RemoteDescriptor writable = {};

@@ -36,18 +36,25 @@ const std::vector<std::string>& operation_names() {
                                                std::string(kGatherCrossover),
                                                std::string(kPullGrowing),
                                                "push-applied",
+                                               kPushSequential,
+                                               kPushCopied,
                                                "push-visible",
                                                "clock",
                                                "subscribe",
                                                "pull-local",
                                                "push-local",
                                                "localize",
-                                               "idle-server"};
+                                               "idle-server",
+                                               kCheckpoint};
   return kNames;
 }
 
 bool BenchOptions::wants(std::string_view operation) const {
   return operations.empty() || std::find(operations.begin(), operations.end(), operation) != operations.end();
+}
+
+bool BenchOptions::names(std::string_view operation) const {
+  return !operations.empty() && wants(operation);
 }
 
 absl::StatusOr<Report> measure(const BenchOptions& options, const Backend& backend,
@@ -57,6 +64,8 @@ absl::StatusOr<Report> measure(const BenchOptions& options, const Backend& backe
   Report report;
   RETURN_IF_ERROR(measure_transport(options, backend, **client, report));
   RETURN_IF_ERROR(measure_tables(options, backend, **client, report));
+  RETURN_IF_ERROR(measure_copies(options, backend, **client, report));
+  RETURN_IF_ERROR(measure_checkpoints(options, backend, **client, report));
   RETURN_IF_ERROR(measure_growth(options, backend, **client, report));
   RETURN_IF_ERROR(measure_gather_crossover(options, backend, **client, report));
   return report;

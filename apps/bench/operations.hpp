@@ -23,15 +23,24 @@ struct BenchOptions {
   std::size_t connections = 1;  ///< where bandwidth is measured
   std::size_t rounds = 1;       ///< of each figure and perftest's, in turns; perftest's median counts
   bool perftest = false;
+  std::uint32_t replicas = 1;           ///< copies of the server in push-copied
+  std::uint32_t checkpoint_mib = 256;   ///< of the table that is saved in kCheckpoint, 2^20 bytes each
+  std::string checkpoint_folder = ".";  ///< where that writes; all is removed in the end
   /// Called before each measurement.
   std::function<void(std::string_view what)> progress = [](std::string_view) {};
 
   [[nodiscard]] bool wants(std::string_view operation) const;
+  /// Not just among all others.
+  [[nodiscard]] bool names(std::string_view operation) const;
 };
 
 /// Every name that BenchOptions::operations may hold.
 [[nodiscard]] const std::vector<std::string>& operation_names();
 inline constexpr const char* kPullGrowing = "pull-growing";
+inline constexpr const char* kPushSequential = "push-sequential";
+inline constexpr const char* kPushCopied = "push-copied";
+/// Writes files, so that it is measured only if it is named.
+inline constexpr const char* kCheckpoint = "checkpoint";
 
 /// The size of the memory that the two sides open to each other.
 [[nodiscard]] std::size_t memory_bytes(const BenchOptions& options);
@@ -58,6 +67,13 @@ absl::Status measure_growth(const BenchOptions& options, const Backend& backend,
 /// gather-crossover.
 absl::Status measure_gather_crossover(const BenchOptions& options, const Backend& backend, Client& client,
                                       Report& report);
+
+/// push-sequential, push-copied.
+absl::Status measure_copies(const BenchOptions& options, const Backend& backend, Client& client,
+                            Report& report);
+/// checkpoint.
+absl::Status measure_checkpoints(const BenchOptions& options, const Backend& backend, Client& client,
+                                 Report& report);
 
 /// Times a request that the other side answers at once. Over shared memory this is a cache line that goes to
 /// another core and back; otherwise it is a write of 8 bytes with a notification, answered by the same.

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/bench/fixed_configuration.hpp"
 #include "apps/bench/messages.hpp"
 #include "apps/bench/perftest.hpp"
 #include "apps/bench/samples.hpp"
@@ -32,21 +33,26 @@ using transport::WorkRequest;
 
 constexpr std::size_t kMostRegionBytes = std::size_t{1} << 30;
 constexpr std::uint32_t kMostWorkers = 1024;
+constexpr std::uint32_t kMostCopies = 8;
 constexpr std::chrono::milliseconds kLongestComputing = std::chrono::hours(1);
 
 /// A server with a thread and a transport of its own.
 class ServerJob {
  public:
-  static absl::StatusOr<std::unique_ptr<ServerJob>> start(const Backend& backend, const Message& order) {
+  /// `configuration`: says later which copies the server has; nullptr: it has none.
+  static absl::StatusOr<std::unique_ptr<ServerJob>> start(
+      const Backend& backend, const Message& order,
+      std::shared_ptr<FixedConfiguration> configuration = nullptr) {
     auto job = std::unique_ptr<ServerJob>(new ServerJob());
-    auto transport = backend.make_transport();
+    auto transport = order.shares_cores > 0 ? backend.make_sharing_transport() : backend.make_transport();
     if (!transport.ok()) return transport.status();
     job->transport_ = std::move(*transport);
     const std::string asked = backend.fresh_address();
     auto server = server::Server::create(*job->transport_, {.address = asked,
                                                             .rank = static_cast<std::uint32_t>(order.value),
                                                             .servers = order.servers,
-                                                            .workers = order.number});
+                                                            .workers = order.number,
+                                                            .configuration = std::move(configuration)});
     if (!server.ok()) return server.status();
     job->server_ = std::move(*server);
     job->server_->set_growth_watch([&job = *job](std::chrono::nanoseconds time) { job.add_pause(time); });
@@ -58,15 +64,16 @@ class ServerJob {
     });
     return job;
   }
-  ~ServerJob() {
-    stop_ = true;
-    if (transport_ != nullptr) transport_->interrupt();
-    if (thread_.joinable()) thread_.join();
-  }
+  ~ServerJob() { stop(); }
   ServerJob(const ServerJob&) = delete;
   ServerJob& operator=(const ServerJob&) = delete;
 
   [[nodiscard]] const std::string& address() const { return address_; }
+  /// Returns how many bytes it has sent to the copy after it.
+  std::uint64_t end() {
+    stop();
+    return server_->bytes_to_copies();
+  }
   /// How long each time that its sparse tables grew took since the last call.
   [[nodiscard]] Samples take_pauses() {
     const std::lock_guard lock(pauses_mutex_);
@@ -75,6 +82,11 @@ class ServerJob {
 
  private:
   ServerJob() = default;
+  void stop() {
+    stop_ = true;
+    if (transport_ != nullptr) transport_->interrupt();
+    if (thread_.joinable()) thread_.join();
+  }
   void add_pause(std::chrono::nanoseconds time) {
     const std::lock_guard lock(pauses_mutex_);
     pauses_.add(static_cast<double>(time.count()));
@@ -228,6 +240,7 @@ class ResponderImpl final : public Responder {
       case Message::Kind::kStartServer:
         return start_server(peer, order, answer);
       case Message::Kind::kStopServers:
+        for (const auto& server : peer.servers) answer.value += server->end();
         peer.servers.clear();
         return absl::OkStatus();
       case Message::Kind::kPauses:
@@ -300,10 +313,31 @@ class ResponderImpl final : public Responder {
       return absl::InvalidArgumentError(fmt::format("server {} of {} for {} workers was ordered", order.value,
                                                     order.servers, order.number));
     }
+    if (order.copies > 0) return start_copies(peer, order, answer);
     auto server = ServerJob::start(backend_, order);
     if (!server.ok()) return server.status();
     answer.set_text((*server)->address());
     peer.servers.push_back(std::move(*server));
+    return absl::OkStatus();
+  }
+
+  /// Of the job's only server.
+  absl::Status start_copies(Peer& peer, const Message& order, Message& answer) {
+    if (order.servers != 1 || order.copies > kMostCopies) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} copies of each of {} servers were ordered", order.copies, order.servers));
+    }
+    std::vector<std::string> chain;
+    std::vector<std::shared_ptr<FixedConfiguration>> configurations;
+    for (std::uint32_t copy = 0; copy <= order.copies; ++copy) {
+      configurations.push_back(std::make_shared<FixedConfiguration>());
+      auto server = ServerJob::start(backend_, order, configurations.back());
+      if (!server.ok()) return server.status();
+      chain.push_back((*server)->address());
+      peer.servers.push_back(std::move(*server));
+    }
+    for (const auto& configuration : configurations) configuration->decide(chain);
+    answer.set_text(chain.front());
     return absl::OkStatus();
   }
 

@@ -373,6 +373,23 @@ void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
                 "ib_read_bw, "
                 "ib_write_bw on the same device, by turns with ours. Both sides need the package perftest.")
       ->group(kMeasurements);
+  add_number(command, "--replicas", options.replicas, "Copies of the server in push-copied.",
+             {1, kMostReplicas})
+      ->type_name("K")
+      ->group(kMeasurements)
+      ->capture_default_str();
+  add_number(command, "--checkpoint-mib", options.checkpoint_mib,
+             "Mebibytes of the table that is saved in checkpoint; it takes four times as much memory.",
+             {1, 100'000})
+      ->type_name("MIB")
+      ->group(kMeasurements)
+      ->capture_default_str();
+  command
+      .add_option("--folder", options.checkpoint_folder,
+                  "Where checkpoint writes, and removes all in the end: on the disk that is meant.")
+      ->type_name("FOLDER")
+      ->group(kMeasurements)
+      ->capture_default_str();
   add_number(command, "--rounds", options.rounds,
              "How often a figure of the transport and perftest's are measured by turns.", {1, 1000})
       ->type_name("N")

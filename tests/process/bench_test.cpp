@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -44,6 +45,8 @@ const std::vector<std::string> kOperations = {"read",
                                               "pull-narrow-gather",
                                               "pull-growing",
                                               "push-applied",
+                                              "push-sequential",
+                                              "push-copied",
                                               "push-visible",
                                               "clock",
                                               "subscribe",
@@ -163,6 +166,59 @@ TEST(BenchTest, EachOperationCanBeMeasuredAloneWithTheSmallestSize) {
   }
 }
 
+/// All that was written is removed.
+TEST(BenchTest, CheckpointsAreTimedBesideWhatTheHostCanDo) {
+  const verbena::testing::TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path("disk"));
+  const Ended bench = run(VERBENA_PROGRAM,
+                          {"bench", "--seconds", "0.01", "--operations", "checkpoint", "--checkpoint-mib",
+                           "3", "--folder", folder.path("disk"), "--json", folder.path("bench.json")},
+                          folder.path());
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path("disk")));
+  const nlohmann::json json = nlohmann::json::parse(verbena::testing::contents(folder.path("bench.json")));
+  std::map<std::string, nlohmann::json> results;
+  for (const nlohmann::json& result : json.at("results")) results[result.at("operation")] = result;
+  ASSERT_EQ(results.size(), 4U) << json;
+  for (const auto& [name, result] : results) {
+    EXPECT_GT(result.at("p50_ns"), 0) << name;
+    for (const nlohmann::json& yardstick : result.at("yardsticks"))
+      EXPECT_GT(yardstick.at("value"), 0) << name;
+  }
+  EXPECT_EQ(results.at("checkpoint-first").at("operations"), 1);
+  EXPECT_EQ(results.at("checkpoint-stand").at("operations"), 5);
+  EXPECT_EQ(results.at("checkpoint-stand").at("bytes"), 3 << 20);
+  EXPECT_EQ(results.at("checkpoint-stand").at("yardsticks").at(0).at("budget"), 1.5);
+  EXPECT_EQ(results.at("checkpoint-write").at("yardsticks").at(0).at("figure"), "megabytes_per_second");
+  EXPECT_EQ(results.at("checkpoint-write").at("yardsticks").at(0).at("budget"), 0.8);
+  EXPECT_EQ(results.at("checkpoint-beside").at("yardsticks").size(), 2U);
+}
+
+TEST(BenchTest, AFolderThatCannotBeWrittenIsAPlainError) {
+  const verbena::testing::TemporaryFolder folder;
+  verbena::testing::write_file(folder.path("file"), "");
+  const Ended bench =
+      run(VERBENA_PROGRAM, {"bench", "--operations", "checkpoint", "--folder", folder.path("file")},
+          folder.path());
+  EXPECT_EQ(bench.status, 1);
+  EXPECT_THAT(bench.err, HasSubstr("--folder " + folder.path("file") + ": "));
+}
+
+TEST(BenchTest, PushesToAServerWithCopiesStandBesideThoseWithout) {
+  const verbena::testing::TemporaryFolder folder;
+  const Ended bench = run(VERBENA_PROGRAM,
+                          {"bench", "--seconds", "0.05", "--operations", "push-copied", "--replicas", "2",
+                           "--json", folder.path("bench.json")},
+                          folder.path());
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  const nlohmann::json json = nlohmann::json::parse(verbena::testing::contents(folder.path("bench.json")));
+  ASSERT_EQ(json.at("results").size(), 1U);
+  const nlohmann::json& result = json.at("results").at(0);
+  EXPECT_THAT(std::string(result.at("what")), HasSubstr("when 2 copies of the server have it, too"));
+  EXPECT_EQ(result.at("yardsticks").at(0).at("name"), "the same without copies");
+  EXPECT_EQ(result.at("yardsticks").at(0).at("budget"), 2.2);
+}
+
 TEST(BenchTest, ImpossibleOptionsAreRefused) {
   const verbena::testing::TemporaryFolder folder;
   for (const std::vector<std::string>& arguments :
@@ -171,6 +227,8 @@ TEST(BenchTest, ImpossibleOptionsAreRefused) {
                                              {"bench", "--sizes", "12"},
                                              {"bench", "--seconds", "-1"},
                                              {"bench", "--depth", "0"},
+                                             {"bench", "--replicas", "0"},
+                                             {"bench", "--checkpoint-mib", "0"},
                                              {"bench", "--connections", "many"},
                                              {"bench", "--listen", ":7471", "--connect", "node2:7471"},
                                              {"bench", "--connect", "node2"},
