@@ -345,7 +345,7 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
         .add_option("--before", chosen.before,
                     "Another build of this program, to be run without copies beside this one: what this one "
                     "has become slower by.")
-        ->type_name("PROGRAM")
+        ->type_name("FILE")
         ->group(kInput);
   }
   add_number(command, "--iterations", chosen.iterations,
