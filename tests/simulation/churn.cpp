@@ -111,6 +111,14 @@ class ChurnWorkload {
     }
     return count;
   }
+  /// How many of the pushes before the clock must count: none if the row may have gone by the time at which
+  /// all have finished `reached` clocks.
+  [[nodiscard]] std::int64_t least_count(std::uint64_t i, Clock before, Clock reached, Clock gap) const {
+    for (Clock clock = before; clock <= reached; ++clock) {
+      if (count_before(i, clock, gap) == 0) return 0;
+    }
+    return count_before(i, before, gap);
+  }
   [[nodiscard]] std::vector<std::uint64_t> some() {
     std::vector<std::uint64_t> rows;
     const bool all = churn_.reads >= 0.4 && chance(random_, 0.3);
@@ -132,6 +140,8 @@ class ChurnWorkload {
     trace([&] {
       return fmt::format("worker {} at clock {} pushes to {} keys", session_.rank(), clock_, keys.size());
     });
+    // Where updates are held back, a row remembers the end of the clock.
+    if (!consistency::rules_of(churn_.model).holds_updates_back) world_.pushes_at(clock_);
     return table_.push(keys, updates);
   }
 
@@ -178,16 +188,23 @@ class ChurnWorkload {
 
   absl::Status check(std::uint64_t i, std::span<const std::int64_t> values) {
     const Clock now = clock_ + 1;
-    // The pushes of clocks before now − staleness must be there, if the row cannot have gone since: it
-    // remembers a min clock that may be staleness + 2 before that of the push. Of others' clocks those up to
-    // now + staleness may be. Where nothing bounds that, a worker may go through a turn before others have
-    // begun it: then the row stays.
-    const Clock shortest = churn_.age - staleness_ - 3;
-    const Clock longest = churn_.age + staleness_ + 4;
-    const bool may_be_gone = !is_bounded_ || count_before(i, now, shortest) == 0;
-    const std::int64_t least = may_be_gone ? 0 : count_before(i, now - staleness_, shortest);
+    const World::MinClocks min_clocks = world_.min_clocks();
+    // What reads must see is bounded by the reader's clock. What servers have is, too, since they wait for
+    // it; but one that has heard further clocks of the process whose place the reader has taken has waited
+    // for those.
+    const Clock reached = std::max(now, min_clocks.newest);
+    // A row remembers the min clock of its lane, which may be so far behind that of the push: a worker looks
+    // at the clocks of those servers alone that it reads from. So it is more where one of them does not hear
+    // from a worker, whose connection to it has broken, while the others do.
+    const Clock behind = std::max(staleness_ + 2, min_clocks.most_behind);
+    // The pushes of clocks before now − staleness must be there, if the row cannot have gone since. Of
+    // others' clocks those up to reached + staleness may be. Where nothing bounds that, a worker may go
+    // through a turn before others have begun it: then the row stays.
+    const Clock shortest = churn_.age - behind - 1;
+    const Clock longest = churn_.age + behind + 2;
+    const std::int64_t least = is_bounded_ ? least_count(i, now - staleness_, reached, shortest) : 0;
     std::int64_t most = is_bounded_ ? 0 : scenario_.clocks;
-    for (Clock clock = now - staleness_; is_bounded_ && clock <= now + staleness_ + 2; ++clock)
+    for (Clock clock = now - staleness_; is_bounded_ && clock <= reached + staleness_ + 2; ++clock)
       most = std::max(most, count_before(i, clock, longest));
     // Who takes another's place pushes again what that one may have pushed in its last clock.
     if (!consistency::rules_of(churn_.model).holds_updates_back) most += scenario_.spares;

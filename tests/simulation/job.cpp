@@ -20,6 +20,7 @@
 
 #include "base/return_if_error.hpp"
 #include "consistency/rules.hpp"
+#include "consistency/vector_clock.hpp"
 #include "protocol/placement.hpp"
 #include "protocol/slot.hpp"
 #include "server/driver.hpp"
@@ -158,6 +159,12 @@ class Job final : public World {
   }
   [[nodiscard]] bool has_place(std::uint32_t number) const override { return !is_dismissed_.at(number); }
   void joined(std::uint32_t rank) override { workers_[rank].joined = true; }
+  void pushes_at(Clock clock) override {
+    most_behind_ = std::max(most_behind_, clock - ends_of_min_clocks().first);
+  }
+  [[nodiscard]] MinClocks min_clocks() const override {
+    return {.newest = ends_of_min_clocks().second, .most_behind = most_behind_};
+  }
   [[nodiscard]] std::optional<std::uint64_t> reads(std::uint32_t rank) const override {
     if (scenario_.network.mapped || scenario_.has_configurations() || links_cut_ > 0 ||
         has_replaced_who_goes_on_)
@@ -254,6 +261,7 @@ class Job final : public World {
   void check_ends();
   /// Notes that the disaster has happened.
   void note_struck(const Strike& strike);
+  [[nodiscard]] std::pair<Clock, Clock> ends_of_min_clocks() const;
   /// The disaster of this kind and victim; nullptr: there is none.
   [[nodiscard]] const Strike* find_strike(Disaster what, std::uint32_t victim) const;
   [[nodiscard]] bool is_victim(std::uint32_t worker) const;
@@ -330,6 +338,7 @@ class Job final : public World {
   bool has_left_server_behind_ = false;
   std::set<std::uint32_t> have_come_;  ///< of those that take others' places
   std::set<std::uint32_t> dead_;       ///< whose places others have taken, by their numbers in the history
+  Clock most_behind_ = 0;              ///< see MinClocks
   std::uint64_t checked_ = 0;          ///< by workloads themselves
   std::deque<Strike> disasters_;       ///< the scenario's, and those that come of the disk's
   std::deque<ServerNode> servers_;
@@ -656,6 +665,21 @@ bool Job::is_server_victim(std::uint32_t server, std::uint32_t copy) const {
     return strike.is_of_a_server() && strike.what != Disaster::kCopyDies && !is_harmless(strike) &&
            strike.victim == server && strike.copy == copy;
   });
+}
+
+/// The oldest and the newest of the lanes' min clocks.
+std::pair<Clock, Clock> Job::ends_of_min_clocks() const {
+  Clock oldest = consistency::VectorClock::kLeft;
+  Clock newest = 0;
+  for (const ServerNode& node : servers_) {
+    if (node.server == nullptr) continue;
+    for (const std::unique_ptr<server::Lane>& lane : node.server->lanes()) {
+      oldest = std::min(oldest, lane->min_clock());
+      // Who is dismissed may read when all have left.
+      if (lane->min_clock() < consistency::VectorClock::kLeft) newest = std::max(newest, lane->min_clock());
+    }
+  }
+  return {oldest, newest};
 }
 
 void Job::note_struck(const Strike& strike) {

@@ -33,6 +33,14 @@ class World {
   [[nodiscard]] virtual bool has_place(std::uint32_t /*number*/) const { return true; }
   /// The worker has opened its tables.
   virtual void joined(std::uint32_t /*rank*/) {}
+  /// A worker is about to push in its clock.
+  virtual void pushes_at(std::int64_t /*clock*/) {}
+  /// The min clocks of servers' lanes, as far as they can be seen.
+  struct MinClocks {
+    std::int64_t newest = 0;
+    std::int64_t most_behind = 0;  ///< how far the oldest was behind the clock of a push, at most
+  };
+  [[nodiscard]] virtual MinClocks min_clocks() const { return {}; }
   /// How many one-sided reads a worker has made; nullopt if they are not counted, perhaps from some moment
   /// on, or if memory is mapped.
   [[nodiscard]] virtual std::optional<std::uint64_t> reads(std::uint32_t /*rank*/) const { return {}; }
