@@ -26,6 +26,7 @@
 #include "apps/launcher/hosts_replacement.hpp"
 #include "apps/launcher/hosts_succession.hpp"
 #include "apps/launcher/leader.hpp"
+#include "apps/launcher/own_checkpoints.hpp"
 #include "apps/launcher/process_jobs.hpp"
 #include "apps/launcher/rank_chains.hpp"
 #include "apps/launcher/resume_notes.hpp"
@@ -34,6 +35,7 @@
 #include "apps/launcher/told_configuration.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "apps/resuming/stop_gate.hpp"
 #include "apps/thrown.hpp"
 #include "base/cores.hpp"
@@ -837,7 +839,10 @@ int ClusterProcess::status_of_stop() {
 int ClusterProcess::lead(std::thread listening, int own_status) {
   listening.join();
   const absl::Status& failure = outputs_->monitor().failure();
-  const int status = outputs_->finish(failure, failure.ok() ? leader_->signal() : 0);
+  const int signal = failure.ok() ? leader_->signal() : 0;
+  if (signal != 0 && saves_first() && !outputs_->monitor().model_summary().contains(kSavedAtStop))
+    outputs_->monitor().warn(words_of_unsaved_stop(run_.job.checkpoints.folder, absl::OkStatus()));
+  const int status = outputs_->finish(failure, signal);
   if (leader_->abandoned()) {
     std::fflush(stdout);
     cluster_.rendezvous.abort(status == kExitOk ? kExitFailed : status, "some processes did not end");
