@@ -140,6 +140,8 @@ class ClusterProcess {
   /// With checkpoints, a signal lets all save before they end.
   [[nodiscard]] bool saves_first() const { return !run_.job.checkpoints.folder.empty(); }
   [[nodiscard]] LeaderLink::StopListener hear_of_stop(LeaderLink& link);
+  [[nodiscard]] LeaderLink::StopListener hear_of_stop_of_others();
+  [[nodiscard]] bool ends_with_leader();
   [[nodiscard]] bool goes_on_after(int signal);
   absl::StatusOr<ProcessJobs> make_jobs(const Role& role, const std::atomic<bool>& stop);
   int meet_and_train();
@@ -175,6 +177,7 @@ class ClusterProcess {
   std::map<std::uint32_t, cluster::Account> survivors_;  ///< by rank: what they say, if it has taken over
   std::mutex link_mutex_;                                ///< while others may use the link, or wait for it
   std::optional<StopGate> stop_gate_;                    ///< of a process of workers that saves first
+  std::atomic<bool> others_hold_ = false;  ///< of a process of servers: workers are to save and end
   std::unique_ptr<LeaderLink> link_;
   std::optional<cluster::HasLeader> next_leader_;  ///< that was heard of before there was a link
   // After what they call:
@@ -463,6 +466,7 @@ void ClusterProcess::outlive_leader() {
                                  .configuration = {}},
                          .on_gone =
                              [this] {
+                         .ends_with_it = [this] { return ends_with_leader(); },
                                const std::lock_guard lock(link_mutex_);
                                if (link_ != nullptr) link_->leave_leader();
                              },
@@ -658,7 +662,7 @@ absl::Status ClusterProcess::open_link() {
   LeaderLink::Listening listening;
   if (!leads() && told_ != nullptr && run_.job.longest_absence_of_leader().count() > 0)
     listening.outlives_with = run_.job.transport.secret;
-  if (saves_first() && !is_server()) listening.stop = hear_of_stop(**link);
+  if (saves_first()) listening.stop = is_server() ? hear_of_stop_of_others() : hear_of_stop(**link);
   if (listening.outlives_with != nullptr || listening.stop) RETURN_IF_ERROR((*link)->listen(listening));
   const std::lock_guard lock(link_mutex_);
   link_ = *std::move(link);
@@ -682,6 +686,20 @@ LeaderLink::StopListener ClusterProcess::hear_of_stop(LeaderLink& link) {
 
 /// A server's process that is to end lets its copy take its place. All others, if they can, let all save and
 /// end. Not if they are asked twice; nor one that has no place yet, and those that the others end.
+/// Of a process of servers, which are needed until all have saved.
+LeaderLink::StopListener ClusterProcess::hear_of_stop_of_others() {
+  return {.hold = [this](int /*signal*/) { others_hold_ = true; },
+          .end_after = [](std::int64_t /*iteration*/) {},
+          .release = [this] { others_hold_ = false; },
+          .is_held = [this] { return others_hold_.load(); }};
+}
+
+/// Any thread: all were to save and end, and another rank 0 would not know it.
+bool ClusterProcess::ends_with_leader() {
+  const std::lock_guard lock(link_mutex_);
+  return link_ != nullptr && link_->is_held();
+}
+
 bool ClusterProcess::goes_on_after(int signal) {
   if (cluster_.rendezvous.ends_this_process()) return false;
   started_.signal(signal);
@@ -864,7 +882,8 @@ void ClusterProcess::wait_for_reason() const {
 /// The end of the run, in the other ranks.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
   if (link_->is_dismissed()) return wait_for_reason();
-  if (lost && stop_gate_ && stop_gate_->is_held() && stop_gate_->ended_by() == 0) {
+  const bool has_saved = stop_gate_ && stop_gate_->ended_by() != 0;
+  if (lost && ends_with_leader() && !has_saved) {
     report_error(
         absl::UnavailableError(fmt::format("{}, which led the run, is gone while all were to save and end: "
                                            "what is left is the newest checkpoint",
@@ -872,7 +891,6 @@ void ClusterProcess::follow(const JobsResult& result, bool lost) {
     return;
   }
   // Only where the run goes on without this process rank 0 says nothing to it, and does well.
-  const bool has_saved = stop_gate_ && stop_gate_->ended_by() != 0;
   const auto is_ended = [&] {
     return (told_ != nullptr || has_saved) && (cluster_.rendezvous.ends_this_process() || stopped());
   };

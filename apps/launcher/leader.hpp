@@ -8,7 +8,7 @@
 // also over, all that follows is, by a key that follows from the secret and from what was said. Then the
 // leader sends "welcome". Later it sends "stop", which means "end now", and "go" before it closes the
 // connection, which means "you may go"; "go SIGNAL" if all have saved and ended because of that signal.
-// Before that it has told the processes of workers "hold SIGNAL", has heard the answers, and has sent
+// Before that it has told all "hold SIGNAL", has heard the answers of the processes of workers, and has sent
 // "until ITERATION", or "release" (JointStop, StopGate).
 //
 // The run may outlive its leader (HostsSuccession::take_over()): then a member keeps what it has said, and
@@ -264,7 +264,7 @@ class Leader {
   void take_wish_to_stop(int signal, RunMonitor& monitor);
   void decide_about_stop(RunMonitor& monitor);
   [[nodiscard]] bool is_to_stop() const { return stop_ && stop_->is_under_way(); }
-  void tell_workers(const std::string& line);
+  void tell_of_stop(const std::string& line);
   void end_by(int signal, RunMonitor& monitor);
   void stop_all();
   [[nodiscard]] bool all_over(bool workers_only) const;
@@ -306,8 +306,8 @@ class LeaderLink : public Outlet {
   /// Another one listens there. The same.
   void follow(const std::string& address, bool same_host);
 
-  /// What to do when the leader says after which iteration the workers of this process end. It waits for
-  /// none of them.
+  /// What to do when the leader says after which iteration the workers end. It waits for none of them. In a
+  /// process of servers only the first and the last two have anything to do.
   struct StopListener {
     std::function<void(int signal)> hold;
     std::function<void(std::int64_t iteration)> end_after;
@@ -319,7 +319,7 @@ class LeaderLink : public Outlet {
     /// The end of the leader is not the end: there may be another one, which has the same secret. nullptr: it
     /// is the end.
     std::shared_ptr<const transport::Secret> outlives_with = nullptr;
-    std::optional<StopListener> stop = std::nullopt;  ///< for a process of workers that can be saved
+    std::optional<StopListener> stop = std::nullopt;  ///< of a job that can be saved; without it: not heeded
   };
   /// From now on a thread hears what the leader says. To be called before descriptor() and send().
   /// RESOURCE_EXHAUSTED: no descriptor.
@@ -339,6 +339,8 @@ class LeaderLink : public Outlet {
   [[nodiscard]] bool is_dismissed();
   /// Call it after the last message. Waits, for a short time, until the leader has heard all members and has
   /// sent what it has to send. False if it has not done so by then: it is busy or stopped, or its host hangs.
+  /// All were told to save and end, and were not released: there will be no other leader.
+  [[nodiscard]] bool is_held() const;
   /// If the link outlives its leader, the time begins when there is one, which is waited for until `stopped`.
   /// `has_saved`: others may still write what they save, and it waits longer.
   bool wait_for_end(const std::function<bool()>& stopped, bool has_saved = false);
@@ -374,7 +376,6 @@ class LeaderLink : public Outlet {
   bool read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void take_line(std::string_view line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void obey();
-  [[nodiscard]] bool is_held() const;
   void keep(const job::ChildMessage& message, const std::string& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void move();
   void move_to(const Next& next);

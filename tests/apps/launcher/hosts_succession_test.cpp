@@ -176,9 +176,11 @@ TEST_F(HostsSuccessionTest, WhatAProcessSaysToAnotherLeaderIsWhatItKnows) {
 }
 
 /// The one that led was rank 0, and rank 2 is gone, too. Rank 7 was added, and was joining.
+  bool ends = false;
 class TakeOverTest : public ::testing::Test {
  protected:
   [[nodiscard]] absl::StatusOr<std::unique_ptr<HostsSuccession>> take_over(
+       .ends_with_it = [&] { return ends; },
       const std::vector<HostsSuccession::Survivor>& survivors) {
     return HostsSuccession::take_over(chains_, hosts_, news_, survivors, newest_);
   }
@@ -192,6 +194,8 @@ class TakeOverTest : public ::testing::Test {
 };
 
 TEST_F(TakeOverTest, WhoIsLeftGoesOn) {
+  ends = true;
+  EXPECT_EQ(news_.listener.describe(), "") << "it is to end";
   const auto taken = take_over({{.rank = 1, .address = "place 1", .host = hosts_[1]},
                                 {.rank = 3, .address = "place 3", .host = hosts_[3]},
                                 {.rank = 4, .address = "", .host = hosts_[4]},

@@ -949,3 +949,22 @@ TEST_P(SavedStopTest, OneThatIsHeldEndsWithItsLeader) {
 
 }  // namespace
 }  // namespace verbena::apps
+/// Nobody needs them then.
+TEST_P(SavedStopTest, ServersEndWithTheirLeaderToo) {
+  std::atomic<bool> is_held = false;
+  LeaderLink::Listening listening{.outlives_with = secret_};
+  listening.stop = {.hold = [&](int signal) { is_held = signal == SIGTERM; },
+                    .end_after = [](std::int64_t) {},
+                    .release = [&] { is_held = false; },
+                    .is_held = [&] { return is_held.load(); }};
+  ASSERT_TRUE(links_[1]->listen(listening).ok());
+  ask(0, SIGTERM);
+  step_until([&] { return is_held.load(); });
+  links_[2]->send(job::HeldMessage{.begun = 7});
+  step_until([&] { return ends_after_ != 0; });
+  EXPECT_FALSE(is_told_to_end(1, 50));
+  links_[1]->leave_leader();
+  EXPECT_TRUE(is_told_to_end(1));
+  links_[1].reset();
+}
+
