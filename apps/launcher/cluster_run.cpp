@@ -373,9 +373,11 @@ void ClusterProcess::learn_chains() {
   const JobOptions& job = run_.job;
   FormedChains formed = form_chains(others_.hosts, job.servers, job.replicas);
   if (leads() && !is_late() && !formed.are_apart) {
-    put_warning(stderr,
-                "verbena: some servers have a copy on their own host, which would be lost with it: expected "
-                "server processes on more hosts\n");
+    put_warning(
+        stderr,
+        "verbena: warning: some servers have a copy on their own host: the run begins, and survives the "
+        "death of their processes, but not of that host, which would take both; with server processes "
+        "on more hosts it would\n");
   }
   others_.chains = std::move(formed.ranks);
   others_.numbers.resize(job.server_processes());

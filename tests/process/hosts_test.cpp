@@ -261,7 +261,8 @@ TEST_P(OneHostsFailoverTest, OnOneHostNobodyEndsTheOneThatIsStoppedEither) {
     processes_[1]->signal(SIGSTOP);
     ASSERT_TRUE(processes_[0]->wait_for_output("shows no sign of life"));
     const std::string said = end_without({1});
-    EXPECT_THAT(said, AllOf(HasSubstr("shm"), HasSubstr("some servers have a copy on their own host")));
+    EXPECT_THAT(said, AllOf(HasSubstr("shm"),
+                            HasSubstr("verbena: warning: some servers have a copy on their own host")));
     processes_[1]->signal(SIGCONT);
     const Ended ended = processes_[1]->wait();
     EXPECT_THAT(ended.err, HasSubstr("its job goes on without it"));
