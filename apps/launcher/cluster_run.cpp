@@ -466,9 +466,9 @@ void ClusterProcess::outlive_leader() {
                                  .machine = own_host_,
                                  .address = {},
                                  .configuration = {}},
+                         .ends_with_it = [this] { return ends_with_leader(); },
                          .on_gone =
                              [this] {
-                         .ends_with_it = [this] { return ends_with_leader(); },
                                const std::lock_guard lock(link_mutex_);
                                if (link_ != nullptr) link_->leave_leader();
                              },
@@ -686,8 +686,6 @@ LeaderLink::StopListener ClusterProcess::hear_of_stop(LeaderLink& link) {
           .is_held = [&gate] { return gate.is_held(); }};
 }
 
-/// A server's process that is to end lets its copy take its place. All others, if they can, let all save and
-/// end. Not if they are asked twice; nor one that has no place yet, and those that the others end.
 /// Of a process of servers, which are needed until all have saved.
 LeaderLink::StopListener ClusterProcess::hear_of_stop_of_others() {
   return {.hold = [this](int /*signal*/) { others_hold_ = true; },
@@ -702,6 +700,8 @@ bool ClusterProcess::ends_with_leader() {
   return link_ != nullptr && link_->is_held();
 }
 
+/// A server's process that is to end lets its copy take its place. All others, if they can, let all save and
+/// end. Not if they are asked twice; nor one that has no place yet, and those that the others end.
 bool ClusterProcess::goes_on_after(int signal) {
   if (cluster_.rendezvous.ends_this_process()) return false;
   started_.signal(signal);
@@ -858,6 +858,10 @@ int ClusterProcess::status_of_stop() {
 /// The end of the run, in rank 0.
 int ClusterProcess::lead(std::thread listening, int own_status) {
   listening.join();
+  if (leader_->leads_no_more()) {  // the rendezvous has said why
+    leader_.reset();
+    return kExitFailed;
+  }
   const absl::Status& failure = outputs_->monitor().failure();
   const int signal = failure.ok() ? leader_->signal() : 0;
   if (signal != 0 && saves_first() && !outputs_->monitor().model_summary().contains(kSavedAtStop))

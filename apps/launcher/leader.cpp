@@ -311,7 +311,7 @@ Leader::~Leader() {
   const bool have_saved = signal_ == 0 && signal() != 0;
   const std::string go = have_saved ? fmt::format("go {}\n", signal()) : std::string(kGo);
   for (Seat& seat : seats_) {
-    if (seat.channel.is_open()) seat.channel.write(go).IgnoreError();
+    if (seat.channel.is_open() && !leads_no_more_) seat.channel.write(go).IgnoreError();
   }
   ::close(listener_);
 }
@@ -343,8 +343,14 @@ void Leader::run(RunMonitor& monitor) {
 }
 
 bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
-  if (all_over(false) || abandoned_) return false;
+  if (all_over(false) || abandoned_ || leads_no_more_) return false;
   wait(monitor, patience);
+  // After the wait, in which this process may have been stopped: whatever has come since may be because of
+  // that.
+  const auto leads = survival_ == nullptr ? Survival::Leads::kYes : survival_->leads();
+  leads_no_more_ = leads == Survival::Leads::kNoMore;
+  if (leads == Survival::Leads::kPerhaps) std::this_thread::sleep_for(kSlice);
+  if (leads != Survival::Leads::kYes) return !leads_no_more_;
   accept();
   // Before strangers: one that comes in another one's place has said so before.
   Ear ear(*this, monitor);

@@ -40,6 +40,7 @@
 #include "apps/launcher/run_monitor.hpp"
 #include "apps/report/run_status.hpp"
 #include "base/file_descriptor.hpp"
+#include "job/peer_news.hpp"
 #include "transport/secret.hpp"
 #include "transport/tcp/tls.hpp"
 
@@ -59,6 +60,7 @@ class Leader {
   /// How a run survives members. Belongs to the leader's thread.
   class Survival {
    public:
+    using Leads = job::PeerNews::Standing::Leads;
     /// Whom it tells what it has heard of members. By their ranks, among all.
     class Host {
      public:
@@ -93,6 +95,8 @@ class Leader {
     };
 
     virtual ~Survival() = default;
+    /// Whether this process still leads the run, and may decide anything. Asked before each tell().
+    [[nodiscard]] virtual Leads leads() { return Leads::kYes; }
     /// What to wait for before the next tell().
     virtual void add_descriptors(std::vector<pollfd>& wanted) const = 0;
     /// Tells what was heard since the last call. The host may call the other functions meanwhile.
@@ -196,6 +200,9 @@ class Leader {
 
   /// Some members have not ended. The program that started them must end them.
   [[nodiscard]] bool abandoned() const { return abandoned_; }
+  /// The run has another leader by now, or waits for one. This process ends, and the members hear nothing of
+  /// it.
+  [[nodiscard]] bool leads_no_more() const { return leads_no_more_; }
   /// The signal that has ended the run; 0 if none.
   [[nodiscard]] int signal() const;
 
@@ -282,6 +289,7 @@ class Leader {
   std::optional<Clock::time_point> stopped_at_;
   std::optional<Clock::time_point> workers_left_at_;
   bool abandoned_ = false;
+  bool leads_no_more_ = false;
   int signal_ = 0;
 };
 
@@ -331,6 +339,8 @@ class LeaderLink : public Outlet {
 
   /// Of a link that outlives its leader: whether there is one just now. Any other link ends with it.
   [[nodiscard]] bool is_led();
+  /// All were told to save and end, and were not released: there will be no other leader.
+  [[nodiscard]] bool is_held() const;
   /// Whether the leader has gone without having sent "stop".
   [[nodiscard]] bool lost();
   /// How many have led before the one that leads now.
@@ -339,8 +349,6 @@ class LeaderLink : public Outlet {
   [[nodiscard]] bool is_dismissed();
   /// Call it after the last message. Waits, for a short time, until the leader has heard all members and has
   /// sent what it has to send. False if it has not done so by then: it is busy or stopped, or its host hangs.
-  /// All were told to save and end, and were not released: there will be no other leader.
-  [[nodiscard]] bool is_held() const;
   /// If the link outlives its leader, the time begins when there is one, which is waited for until `stopped`.
   /// `has_saved`: others may still write what they save, and it waits longer.
   bool wait_for_end(const std::function<bool()>& stopped, bool has_saved = false);

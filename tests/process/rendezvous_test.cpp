@@ -350,7 +350,10 @@ TEST_F(RendezvousTest, WhatOneAloneCanKnowIsSaidAtOnce) {
   start(COUNTER_PROGRAM,
         {"run", "counter", "--rendezvous", place(), "--processes", "2", "--process", "0", "--no-secret"}, {});
   ASSERT_TRUE(processes_[0]->wait_for_output("rank 1 is missing"));
-  EXPECT_THAT(says({"--no-secret"}), HasSubstr("someone else listens there; expected a port"));
+  EXPECT_THAT(
+      says({"--no-secret"}),
+      HasSubstr(
+          "listens there already: if that is the rank 0 in whose place this one comes, end it first (kill "));
 }
 
 TEST_F(RendezvousTest, WhoWaitsSaysForWhom) {
