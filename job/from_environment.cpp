@@ -405,8 +405,10 @@ absl::Status find_place(Place& place, const Environment& variable) {
     return place_by_variables(servers, variable, place);
   RETURN_IF_ERROR(check_servers_named(variable));
   const NetworkOptions& network = place.options.network;
-  const PeerOptions options{
-      .secret_file = network.secret_file, .no_secret = network.no_secret, .tls = network.tls};
+  const PeerOptions options{.secret_file = network.secret_file,
+                            .no_secret = network.no_secret,
+                            .tls = network.tls,
+                            .leader_silence = std::chrono::milliseconds(place.options.silence_timeout_ms)};
   const absl::StatusOr<Meeting> meeting = find_meeting(options, variable);
   if (!meeting.ok()) return meeting.status();
   absl::StatusOr<std::unique_ptr<PeerRendezvous>> peers =

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/listening_process.hpp"
 #include "base/return_if_error.hpp"
 #include "cluster/etcd_store.hpp"
 #include "job/json_line.hpp"
@@ -43,6 +44,20 @@ absl::Status listen_at(transport::Transport& transport, transport::HostPort plac
   if (listens.ok() || absl::IsAlreadyExists(listens)) return listens;
   place.host = "0.0.0.0";  // there is no IPv6
   return transport.listen("tcp:" + to_string(place));
+}
+
+/// Mostly it is the rank 0 before this one, which still runs, or is stopped.
+absl::Status someone_else_is_rank_0(const transport::HostPort& place) {
+  const auto other = base::process_that_listens_at(place.port);
+  const std::string who =
+      other ? fmt::format("process {}{}", other->pid, other->is_stopped ? ", which is stopped," : "")
+            : std::string("another process");
+  const std::string how = other ? fmt::format("kill {}{}", other->is_stopped ? "-9 " : "", other->pid)
+                                : fmt::format("ss -tlnp 'sport = :{}' says which it is", place.port);
+  return absl::AlreadyExistsError(
+      fmt::format("tcp:{}: {} listens there already: if that is the rank 0 in whose place this one comes, "
+                  "end it first ({}); if it is another job's, expected a port that nobody listens at",
+                  to_string(place), who, how));
 }
 
 /// Why the others may not find rank 0, which listens on this host, at the place that they were told; empty:
@@ -131,7 +146,9 @@ absl::StatusOr<std::unique_ptr<NetworkRendezvous>> NetworkRendezvous::join(const
   transport::Transport& transport = *parts->transport;
   if (options.rank == 0 && !options.joins) {
     const transport::HostPort place = options.etcd ? kAnywhere : options.place;
-    if (const absl::Status listens = listen_at(transport, place); !listens.ok()) return listens;
+    const absl::Status listens = listen_at(transport, place);
+    if (absl::IsAlreadyExists(listens)) return someone_else_is_rank_0(place);
+    if (!listens.ok()) return listens;
     const std::string mark = fresh_name();
     parts->start(std::make_unique<MeetingHost>(options, transport, mark, parts->hearing, parts->end),
                  options.size);
@@ -234,6 +251,10 @@ void NetworkRendezvous::tell_one(std::uint32_t rank, const std::string& news) {
 
 std::uint32_t NetworkRendezvous::keep_place() {
   return parts_->talk->with_lock([&] { return parts_->role->keep_place(); });
+}
+
+PeerNews::Standing NetworkRendezvous::standing() {
+  return parts_->talk->with_lock([&] { return parts_->role->standing(); });
 }
 
 void NetworkRendezvous::say(const std::string& word) {

@@ -33,6 +33,20 @@ class PeerNews {
     std::string described;  ///< as its listener has
   };
 
+  /// Of a rank 0 whose end others may outlive.
+  struct Standing {
+    enum class Leads : std::uint8_t {
+      kYes,
+      /// This process may have been stopped, for so long that the others look for another rank 0. Until it is
+      /// known whether at least half of them still follow this one it must decide nothing: the other one
+      /// would not know it (docs/decisions/0066-rank-0-may-die.md).
+      kPerhaps,
+      kNoMore,  ///< and is about to end
+    };
+    Leads leads = Leads::kYes;
+    std::chrono::steady_clock::time_point doubted_at{};  ///< the last moment of doubt, now or before
+  };
+
   virtual ~PeerNews() = default;
 
   /// From now on these are called. To be called before the fence after which others tell news. An empty
@@ -56,6 +70,8 @@ class PeerNews {
   virtual void tell_one(std::uint32_t rank, const std::string& news) = 0;
   /// Rank 0: a process will be added, with the rank that this returns.
   virtual std::uint32_t keep_place() = 0;
+  /// Rank 0: whether it may decide.
+  [[nodiscard]] virtual Standing standing() { return {}; }
   /// To rank 0.
   virtual void say(const std::string& word) = 0;
   /// Rank 0: the process has no place in the job any more. It is told so if it can be reached, now or later,

@@ -258,6 +258,7 @@ absl::StatusOr<std::unique_ptr<PeerRendezvous>> meet_peers(const Meeting& meetin
                                    .joins = meeting.joins,
                                    .secret = *std::move(secret),
                                    .tls = options.tls,
+                                   .leader_silence = options.leader_silence,
                                    .show = options.show},
                                   patience, stopped);
       if (!joined.ok()) return joined.status();

@@ -33,6 +33,8 @@ struct PeerOptions {
   std::string secret_file;  ///< empty: VERBENA_SECRET_FILE
   bool no_secret = false;   ///< or VERBENA_NO_SECRET=1
   bool tls = false;         ///< they meet encrypted, so that there has to be a secret
+  /// NetworkRendezvous::Options::leader_silence
+  std::chrono::milliseconds leader_silence{0};
   /// NetworkRendezvous::Options::show
   std::function<void(const std::string& line)> show = {};
 };

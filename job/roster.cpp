@@ -70,6 +70,19 @@ void RosterKeeper::hear(std::uint32_t rank, std::uint64_t number) {
   settle();
 }
 
+bool RosterKeeper::is_backed_by(const std::vector<Roster::Place>& followers) const {
+  const auto is_half_of = [&](const Roster& roster) {
+    std::size_t count = 0;
+    for (std::uint32_t rank = 0; rank < followers.size(); ++rank) {
+      // Who leads is itself on each, whoever was rank 0 when a roster was made.
+      const bool is_on_it = rank == 0 || roster.has(rank, followers[rank].incarnation);
+      if (followers[rank].is_taken && is_on_it) ++count;
+    }
+    return 2 * count >= roster.count();
+  };
+  return is_half_of(told_) && is_half_of(settled_);
+}
+
 /// Those count that are on both.
 void RosterKeeper::settle() {
   const auto known = std::ranges::count_if(heard_, [&](std::uint32_t rank) {

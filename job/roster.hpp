@@ -55,6 +55,10 @@ class RosterKeeper {
   /// That rank's process knows the roster of that number.
   void hear(std::uint32_t rank, std::uint64_t number);
 
+  /// So many of those on the last roster that all were told, and as long as it is not settled of those on the
+  /// one before, have these places that too few are left to make another rank 0.
+  [[nodiscard]] bool is_backed_by(const std::vector<Roster::Place>& followers) const;
+
   /// The last one that all were told.
   [[nodiscard]] const Roster& told() const { return told_; }
   [[nodiscard]] bool is_settled() const { return told_.number == settled_.number; }

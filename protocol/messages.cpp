@@ -720,8 +720,10 @@ absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes) 
   if (in.u32() != kMagic)
     return absl::InvalidArgumentError("control message without the magic number: not Verbena");
   if (const std::uint32_t version = in.u32(); version != kVersion) {
-    return absl::InvalidArgumentError(
-        fmt::format("the peer speaks protocol version {}, this is version {}", version, kVersion));
+    return absl::InvalidArgumentError(fmt::format(
+        "the peer speaks protocol version {}, this is version {}: its Verbena is {} than this one; "
+        "all processes of a job need the same version, on all hosts",
+        version, kVersion, version < kVersion ? "older" : "newer"));
   }
   const auto kind = static_cast<ControlKind>(in.u32());
   in.u32();  // padding

@@ -26,6 +26,7 @@
 #include "apps/launcher/hosts_replacement.hpp"
 #include "apps/launcher/hosts_succession.hpp"
 #include "apps/launcher/leader.hpp"
+#include "apps/launcher/own_checkpoints.hpp"
 #include "apps/launcher/process_jobs.hpp"
 #include "apps/launcher/rank_chains.hpp"
 #include "apps/launcher/resume_notes.hpp"
@@ -34,6 +35,7 @@
 #include "apps/launcher/told_configuration.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "apps/resuming/stop_gate.hpp"
 #include "apps/thrown.hpp"
 #include "base/cores.hpp"
@@ -138,6 +140,8 @@ class ClusterProcess {
   /// With checkpoints, a signal lets all save before they end.
   [[nodiscard]] bool saves_first() const { return !run_.job.checkpoints.folder.empty(); }
   [[nodiscard]] LeaderLink::StopListener hear_of_stop(LeaderLink& link);
+  [[nodiscard]] LeaderLink::StopListener hear_of_stop_of_others();
+  [[nodiscard]] bool ends_with_leader();
   [[nodiscard]] bool goes_on_after(int signal);
   absl::StatusOr<ProcessJobs> make_jobs(const Role& role, const std::atomic<bool>& stop);
   int meet_and_train();
@@ -173,6 +177,7 @@ class ClusterProcess {
   std::map<std::uint32_t, cluster::Account> survivors_;  ///< by rank: what they say, if it has taken over
   std::mutex link_mutex_;                                ///< while others may use the link, or wait for it
   std::optional<StopGate> stop_gate_;                    ///< of a process of workers that saves first
+  std::atomic<bool> others_hold_ = false;  ///< of a process of servers: workers are to save and end
   std::unique_ptr<LeaderLink> link_;
   std::optional<cluster::HasLeader> next_leader_;  ///< that was heard of before there was a link
   // After what they call:
@@ -368,9 +373,11 @@ void ClusterProcess::learn_chains() {
   const JobOptions& job = run_.job;
   FormedChains formed = form_chains(others_.hosts, job.servers, job.replicas);
   if (leads() && !is_late() && !formed.are_apart) {
-    put_warning(stderr,
-                "verbena: some servers have a copy on their own host, which would be lost with it: expected "
-                "server processes on more hosts\n");
+    put_warning(
+        stderr,
+        "verbena: warning: some servers have a copy on their own host: the run begins, and survives the "
+        "death of their processes, but not of that host, which would take both; with server processes "
+        "on more hosts it would\n");
   }
   others_.chains = std::move(formed.ranks);
   others_.numbers.resize(job.server_processes());
@@ -459,6 +466,7 @@ void ClusterProcess::outlive_leader() {
                                  .machine = own_host_,
                                  .address = {},
                                  .configuration = {}},
+                         .ends_with_it = [this] { return ends_with_leader(); },
                          .on_gone =
                              [this] {
                                const std::lock_guard lock(link_mutex_);
@@ -656,7 +664,7 @@ absl::Status ClusterProcess::open_link() {
   LeaderLink::Listening listening;
   if (!leads() && told_ != nullptr && run_.job.longest_absence_of_leader().count() > 0)
     listening.outlives_with = run_.job.transport.secret;
-  if (saves_first() && !is_server()) listening.stop = hear_of_stop(**link);
+  if (saves_first()) listening.stop = is_server() ? hear_of_stop_of_others() : hear_of_stop(**link);
   if (listening.outlives_with != nullptr || listening.stop) RETURN_IF_ERROR((*link)->listen(listening));
   const std::lock_guard lock(link_mutex_);
   link_ = *std::move(link);
@@ -676,6 +684,20 @@ LeaderLink::StopListener ClusterProcess::hear_of_stop(LeaderLink& link) {
           .end_after = [&gate](std::int64_t iteration) { gate.end_after(iteration); },
           .release = [&gate] { gate.release(); },
           .is_held = [&gate] { return gate.is_held(); }};
+}
+
+/// Of a process of servers, which are needed until all have saved.
+LeaderLink::StopListener ClusterProcess::hear_of_stop_of_others() {
+  return {.hold = [this](int /*signal*/) { others_hold_ = true; },
+          .end_after = [](std::int64_t /*iteration*/) {},
+          .release = [this] { others_hold_ = false; },
+          .is_held = [this] { return others_hold_.load(); }};
+}
+
+/// Any thread: all were to save and end, and another rank 0 would not know it.
+bool ClusterProcess::ends_with_leader() {
+  const std::lock_guard lock(link_mutex_);
+  return link_ != nullptr && link_->is_held();
 }
 
 /// A server's process that is to end lets its copy take its place. All others, if they can, let all save and
@@ -836,8 +858,15 @@ int ClusterProcess::status_of_stop() {
 /// The end of the run, in rank 0.
 int ClusterProcess::lead(std::thread listening, int own_status) {
   listening.join();
+  if (leader_->leads_no_more()) {  // the rendezvous has said why
+    leader_.reset();
+    return kExitFailed;
+  }
   const absl::Status& failure = outputs_->monitor().failure();
-  const int status = outputs_->finish(failure, failure.ok() ? leader_->signal() : 0);
+  const int signal = failure.ok() ? leader_->signal() : 0;
+  if (signal != 0 && saves_first() && !outputs_->monitor().model_summary().contains(kSavedAtStop))
+    outputs_->monitor().warn(words_of_unsaved_stop(run_.job.checkpoints.folder, absl::OkStatus()));
+  const int status = outputs_->finish(failure, signal);
   if (leader_->abandoned()) {
     std::fflush(stdout);
     cluster_.rendezvous.abort(status == kExitOk ? kExitFailed : status, "some processes did not end");
@@ -859,7 +888,8 @@ void ClusterProcess::wait_for_reason() const {
 /// The end of the run, in the other ranks.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
   if (link_->is_dismissed()) return wait_for_reason();
-  if (lost && stop_gate_ && stop_gate_->is_held() && stop_gate_->ended_by() == 0) {
+  const bool has_saved = stop_gate_ && stop_gate_->ended_by() != 0;
+  if (lost && ends_with_leader() && !has_saved) {
     report_error(
         absl::UnavailableError(fmt::format("{}, which led the run, is gone while all were to save and end: "
                                            "what is left is the newest checkpoint",
@@ -867,7 +897,6 @@ void ClusterProcess::follow(const JobsResult& result, bool lost) {
     return;
   }
   // Only where the run goes on without this process rank 0 says nothing to it, and does well.
-  const bool has_saved = stop_gate_ && stop_gate_->ended_by() != 0;
   const auto is_ended = [&] {
     return (told_ != nullptr || has_saved) && (cluster_.rendezvous.ends_this_process() || stopped());
   };

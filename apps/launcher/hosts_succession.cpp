@@ -24,6 +24,8 @@ constexpr auto kPatienceWithStart = std::chrono::seconds(15);
 /// The rank 0 before this one may have made configurations of which nobody is left who knows them. They were
 /// not so many, in the seconds in which it can have led those who did not come to this one.
 constexpr std::uint64_t kNumbersLeftOut = 1000;
+/// So long after rank 0 was stopped what is heard may have been said meanwhile.
+constexpr auto kWordsOfAStop = std::chrono::seconds(5);
 /// Of a process of which nobody knows which copy it was.
 constexpr std::uint32_t kNoCopy = UINT32_MAX;
 
@@ -163,6 +165,12 @@ void HostsSuccession::ring() {
   (void)!::write(bell_.get(), &one, sizeof one);
 }
 
+HostsSuccession::Leads HostsSuccession::leads() {
+  const job::PeerNews::Standing standing = news_.standing();
+  doubted_at_ = standing.doubted_at;
+  return standing.leads;
+}
+
 void HostsSuccession::add_descriptors(std::vector<pollfd>& wanted) const {
   wanted.push_back({bell_.get(), POLLIN, 0});
 }
@@ -224,11 +232,12 @@ void HostsSuccession::take(const Heard& heard, Host& host) {
 }
 
 /// It may be wrong, or late: it never costs the last copy of a server, and says nothing of one that has no
-/// place any more.
+/// place any more; nor of this process while it was stopped, for whoever has said that sees it beat again.
 void HostsSuccession::take_suspicion(const cluster::Suspicion& suspicion, Host& host) {
   const std::optional<ServerCopy> copy = controller_.replaceable_at(suspicion.address, this_moment());
   if (!copy) return;
   if (const std::optional<std::uint32_t> rank = rank_of(*copy)) {
+    if (*rank == 0 && this_moment() < doubted_at_ + kWordsOfAStop) return;
     host.lose(*rank, fmt::format("shows no sign of life ({})", std::string(base::printable(suspicion.why))));
   }
 }

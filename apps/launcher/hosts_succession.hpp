@@ -64,6 +64,7 @@ class HostsSuccession final : public Leader::Survival {
   /// Which copy of which server the process of that rank is; nullopt: of none.
   [[nodiscard]] std::optional<cluster::Controller::Copy> copy_of(std::uint32_t rank) const;
 
+  [[nodiscard]] Leads leads() override;
   void add_descriptors(std::vector<pollfd>& wanted) const override;
   void tell(Host& host) override;
   absl::StatusOr<std::string> go_on_without(std::uint32_t rank, const std::string& why) override;
@@ -147,8 +148,9 @@ class HostsSuccession final : public Leader::Survival {
   std::vector<std::string> lines_;  ///< for people, that nobody has been shown yet
   cluster::StoreState state_;
   cluster::Controller controller_{state_, [](std::uint64_t) {}};
-  bool has_begun_ = false;         ///< the first configuration is in the store
-  std::uint64_t told_number_ = 1;  ///< of the newest configuration that all were told
+  bool has_begun_ = false;           ///< the first configuration is in the store
+  cluster::TimePoint doubted_at_{};  ///< job::PeerNews::Standing's
+  std::uint64_t told_number_ = 1;    ///< of the newest configuration that all were told
 
   mutable std::mutex mutex_;
   // Under the lock:

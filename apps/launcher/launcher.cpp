@@ -13,7 +13,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "apps/launcher/own_checkpoints.hpp"
 #include "apps/report/exit_status.hpp"
+#include "apps/resuming/checkpoints.hpp"
 #include "base/poll_timeout.hpp"
 #include "base/printable.hpp"
 
@@ -57,8 +59,10 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
   }
   monitor_.finish();
   if (saves_first_ && all_workers_finished()) signal_ = 0;
-  if (signal_ != 0) return absl::CancelledError("stopped by a signal");
-  return monitor_.failure();
+  if (signal_ == 0) return monitor_.failure();
+  if (saves_first_ && !monitor_.model_summary().contains(kSavedAtStop))
+    monitor_.warn(words_of_unsaved_stop(checkpoints_, monitor_.failure()));
+  return absl::CancelledError("stopped by a signal");
 }
 
 void Launcher::wait(const StopSignals& signals) {

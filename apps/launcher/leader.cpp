@@ -311,7 +311,7 @@ Leader::~Leader() {
   const bool have_saved = signal_ == 0 && signal() != 0;
   const std::string go = have_saved ? fmt::format("go {}\n", signal()) : std::string(kGo);
   for (Seat& seat : seats_) {
-    if (seat.channel.is_open()) seat.channel.write(go).IgnoreError();
+    if (seat.channel.is_open() && !leads_no_more_) seat.channel.write(go).IgnoreError();
   }
   ::close(listener_);
 }
@@ -343,8 +343,14 @@ void Leader::run(RunMonitor& monitor) {
 }
 
 bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
-  if (all_over(false) || abandoned_) return false;
+  if (all_over(false) || abandoned_ || leads_no_more_) return false;
   wait(monitor, patience);
+  // After the wait, in which this process may have been stopped: whatever has come since may be because of
+  // that.
+  const auto leads = survival_ == nullptr ? Survival::Leads::kYes : survival_->leads();
+  leads_no_more_ = leads == Survival::Leads::kNoMore;
+  if (leads == Survival::Leads::kPerhaps) std::this_thread::sleep_for(kSlice);
+  if (leads != Survival::Leads::kYes) return !leads_no_more_;
   accept();
   // Before strangers: one that comes in another one's place has said so before.
   Ear ear(*this, monitor);
@@ -518,7 +524,8 @@ void Leader::seat(Stranger& stranger) {
   seat.channel = std::move(stranger.channel);
   seat.channel.write(kWelcome).IgnoreError();
   if (stopped_at_) seat.channel.write(kStop).IgnoreError();
-  if (stop_ && stop_->asks(stranger.rank)) seat.channel.write(hold_line(stop_->wanted_by())).IgnoreError();
+  const bool is_to_hold = stop_ && (seat.member.server ? is_to_stop() : stop_->asks(stranger.rank));
+  if (is_to_hold) seat.channel.write(hold_line(stop_->wanted_by())).IgnoreError();
 }
 
 void Leader::hear_members(RunMonitor& monitor) {
@@ -777,7 +784,7 @@ void Leader::take_wish_to_stop(int signal, RunMonitor& monitor) {
   monitor.warn(
       "stopping: saves this iteration, or one of the next, when it is done; a second signal to the same "
       "process ends the run at once");
-  tell_workers(hold_line(signal));
+  tell_of_stop(hold_line(signal));
 }
 
 void Leader::decide_about_stop(RunMonitor& monitor) {
@@ -785,10 +792,10 @@ void Leader::decide_about_stop(RunMonitor& monitor) {
   const std::optional<JointStop::Decision> decision = stop_->decide(Clock::now());
   if (!decision) return;
   if (const auto* const ends = std::get_if<JointStop::EndsAfter>(&*decision))
-    return tell_workers(fmt::format("{} {}\n", kUntil, ends->iteration));
+    return tell_of_stop(fmt::format("{} {}\n", kUntil, ends->iteration));
   if (std::holds_alternative<JointStop::IsTooLate>(*decision)) {
     monitor.warn("nothing is stopped: a worker has trained to the end already, and the others are about to");
-    return tell_workers(fmt::format("{}\n", kReleased));
+    return tell_of_stop(fmt::format("{}\n", kReleased));
   }
   const auto* const unanswered = std::get_if<JointStop::IsUnanswered>(&*decision);
   monitor.warn(unanswered == nullptr
@@ -799,9 +806,9 @@ void Leader::decide_about_stop(RunMonitor& monitor) {
   end_by(stop_->wanted_by(), monitor);
 }
 
-void Leader::tell_workers(const std::string& line) {
+void Leader::tell_of_stop(const std::string& line) {
   for (Seat& seat : seats_) {
-    if (!seat.member.server && seat.channel.is_open() && !seat.gone) seat.channel.write(line).IgnoreError();
+    if (seat.channel.is_open() && !seat.gone) seat.channel.write(line).IgnoreError();
   }
 }
 
@@ -1108,8 +1115,8 @@ void LeaderLink::take_line(std::string_view line) {
   if (first == "go") {
     told_to_go_ = true;
     if (words) ended_by_ = signal_in(words->second);
-  } else if (stop_listener_ && (first == kHold || first == kUntil || line == kReleased)) {
-    stop_lines_.emplace_back(line);
+  } else if (first == kHold || first == kUntil || line == kReleased) {
+    if (stop_listener_) stop_lines_.emplace_back(line);
   } else {
     told_to_stop_ = true;
     is_dismissed_ = line == kDismissed.substr(0, kDismissed.size() - 1);

@@ -8,7 +8,7 @@
 // also over, all that follows is, by a key that follows from the secret and from what was said. Then the
 // leader sends "welcome". Later it sends "stop", which means "end now", and "go" before it closes the
 // connection, which means "you may go"; "go SIGNAL" if all have saved and ended because of that signal.
-// Before that it has told the processes of workers "hold SIGNAL", has heard the answers, and has sent
+// Before that it has told all "hold SIGNAL", has heard the answers of the processes of workers, and has sent
 // "until ITERATION", or "release" (JointStop, StopGate).
 //
 // The run may outlive its leader (HostsSuccession::take_over()): then a member keeps what it has said, and
@@ -40,6 +40,7 @@
 #include "apps/launcher/run_monitor.hpp"
 #include "apps/report/run_status.hpp"
 #include "base/file_descriptor.hpp"
+#include "job/peer_news.hpp"
 #include "transport/secret.hpp"
 #include "transport/tcp/tls.hpp"
 
@@ -59,6 +60,7 @@ class Leader {
   /// How a run survives members. Belongs to the leader's thread.
   class Survival {
    public:
+    using Leads = job::PeerNews::Standing::Leads;
     /// Whom it tells what it has heard of members. By their ranks, among all.
     class Host {
      public:
@@ -93,6 +95,8 @@ class Leader {
     };
 
     virtual ~Survival() = default;
+    /// Whether this process still leads the run, and may decide anything. Asked before each tell().
+    [[nodiscard]] virtual Leads leads() { return Leads::kYes; }
     /// What to wait for before the next tell().
     virtual void add_descriptors(std::vector<pollfd>& wanted) const = 0;
     /// Tells what was heard since the last call. The host may call the other functions meanwhile.
@@ -196,6 +200,9 @@ class Leader {
 
   /// Some members have not ended. The program that started them must end them.
   [[nodiscard]] bool abandoned() const { return abandoned_; }
+  /// The run has another leader by now, or waits for one. This process ends, and the members hear nothing of
+  /// it.
+  [[nodiscard]] bool leads_no_more() const { return leads_no_more_; }
   /// The signal that has ended the run; 0 if none.
   [[nodiscard]] int signal() const;
 
@@ -264,7 +271,7 @@ class Leader {
   void take_wish_to_stop(int signal, RunMonitor& monitor);
   void decide_about_stop(RunMonitor& monitor);
   [[nodiscard]] bool is_to_stop() const { return stop_ && stop_->is_under_way(); }
-  void tell_workers(const std::string& line);
+  void tell_of_stop(const std::string& line);
   void end_by(int signal, RunMonitor& monitor);
   void stop_all();
   [[nodiscard]] bool all_over(bool workers_only) const;
@@ -282,6 +289,7 @@ class Leader {
   std::optional<Clock::time_point> stopped_at_;
   std::optional<Clock::time_point> workers_left_at_;
   bool abandoned_ = false;
+  bool leads_no_more_ = false;
   int signal_ = 0;
 };
 
@@ -306,8 +314,8 @@ class LeaderLink : public Outlet {
   /// Another one listens there. The same.
   void follow(const std::string& address, bool same_host);
 
-  /// What to do when the leader says after which iteration the workers of this process end. It waits for
-  /// none of them.
+  /// What to do when the leader says after which iteration the workers end. It waits for none of them. In a
+  /// process of servers only the first and the last two have anything to do.
   struct StopListener {
     std::function<void(int signal)> hold;
     std::function<void(std::int64_t iteration)> end_after;
@@ -319,7 +327,7 @@ class LeaderLink : public Outlet {
     /// The end of the leader is not the end: there may be another one, which has the same secret. nullptr: it
     /// is the end.
     std::shared_ptr<const transport::Secret> outlives_with = nullptr;
-    std::optional<StopListener> stop = std::nullopt;  ///< for a process of workers that can be saved
+    std::optional<StopListener> stop = std::nullopt;  ///< of a job that can be saved; without it: not heeded
   };
   /// From now on a thread hears what the leader says. To be called before descriptor() and send().
   /// RESOURCE_EXHAUSTED: no descriptor.
@@ -331,6 +339,8 @@ class LeaderLink : public Outlet {
 
   /// Of a link that outlives its leader: whether there is one just now. Any other link ends with it.
   [[nodiscard]] bool is_led();
+  /// All were told to save and end, and were not released: there will be no other leader.
+  [[nodiscard]] bool is_held() const;
   /// Whether the leader has gone without having sent "stop".
   [[nodiscard]] bool lost();
   /// How many have led before the one that leads now.
@@ -374,7 +384,6 @@ class LeaderLink : public Outlet {
   bool read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void take_line(std::string_view line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void obey();
-  [[nodiscard]] bool is_held() const;
   void keep(const job::ChildMessage& message, const std::string& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void move();
   void move_to(const Next& next);

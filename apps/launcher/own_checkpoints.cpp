@@ -1,8 +1,10 @@
 #include "apps/launcher/own_checkpoints.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "apps/launcher/resume_notes.hpp"
+#include "base/printable.hpp"
 #include "checkpoint/folder.hpp"
 #include <verbena/session.hpp>
 
@@ -18,6 +20,16 @@ absl::StatusOr<Beginning> after(const std::string& path) {
 }
 
 }  // namespace
+
+std::string words_of_unsaved_stop(const std::string& folder, const absl::Status& why) {
+  const auto listing = checkpoint::Folder(checkpoint::host_file_system(), folder).list();
+  const bool has_any = listing.ok() && !listing->complete.empty();
+  return fmt::format("there is no checkpoint of this stop{}; {}",
+                     why.ok() ? "" : fmt::format(" ({})", std::string(base::printable(why).message())),
+                     has_any ? fmt::format("the newest one is {}: --resume goes on from there",
+                                           listing->complete.front().path)
+                             : fmt::format("nor is there another one in {}", folder));
+}
 
 absl::StatusOr<OwnCheckpoints> OwnCheckpoints::begin(const CheckpointSettings& settings) {
   OwnCheckpoints own(settings);

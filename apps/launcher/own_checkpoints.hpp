@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/launcher/job_options.hpp"
 
@@ -17,6 +18,10 @@ struct Beginning {
   std::string checkpoint;            ///< its folder; empty: at the beginning of the training
   std::int64_t after_iteration = 0;  ///< of the checkpoint
 };
+
+/// Of a run that was asked to stop, and was not saved before it ended: what there is instead in its folder,
+/// for people. `why`: OK if nobody knows.
+std::string words_of_unsaved_stop(const std::string& folder, const absl::Status& why);
 
 class OwnCheckpoints {
  public:

@@ -141,10 +141,11 @@ void ToldConfiguration::outlive_leader(LeaderChange change) {
   news_.outlive_leader(patience);
 }
 
-/// Empty as long as there is no configuration by which others could go on.
+/// Empty as long as there is no configuration by which others could go on, and when nobody is to.
 std::string ToldConfiguration::describe() {
   const std::lock_guard lock(mutex_);
   if (!leader_change_ || newest_.number == 0) return "";
+  if (leader_change_->ends_with_it && leader_change_->ends_with_it()) return "";
   cluster::Account account = leader_change_->own;
   account.address = own_address_;
   account.configuration = newest_;

@@ -43,10 +43,11 @@ class ToldConfiguration {
   struct LeaderChange {
     std::chrono::milliseconds patience;  ///< so long it waits
     cluster::Account own;                ///< what is known of this process at the beginning
+    std::function<bool()> ends_with_it;  ///< just now it would not wait for another one
     std::function<void()> on_gone;       ///< nobody leads any more, for now
     std::function<void(const cluster::HasLeader& next)> on_next;
   };
-  /// Both functions are called by any thread, which they must not hold up. To be called before source().
+  /// The functions are called by any thread, which they must not hold up. To be called before source().
   void outlive_leader(LeaderChange change);
 
   // Of a process that comes while the job runs: begin() is not for it.

@@ -42,6 +42,7 @@ std::optional<int> run_as_one_of_many(const RunOptions& run,
                                       const std::function<int(const ClusterOptions& cluster)>& run_one) {
   job::PeerOptions peer_options = run.peers;
   peer_options.tls = run.job.transport.tls;
+  peer_options.leader_silence = std::chrono::milliseconds(run.job.silence_timeout_ms);
   peer_options.show = [](const std::string& line) { put_warning(stderr, line + "\n"); };
   if (peer_options.joins) {
     if (const absl::Status can_join = check_can_join(run.job); !can_join.ok()) return report_error(can_join);

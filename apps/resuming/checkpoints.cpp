@@ -108,6 +108,7 @@ absl::Status Checkpoints::end_saved(std::int64_t iteration) {
                                    iteration, path_of(saved_clock_))
                      : fmt::format("stopped after iteration {}, which could not be saved: {}", iteration,
                                    std::string(written.message())));
+  if (written.ok() && session_->rank() == 0) reporter_->summary(kSavedAtStop, path_of(saved_clock_));
   has_stopped_ = true;
   return absl::CancelledError("stopped");
 }

@@ -39,6 +39,8 @@ struct CheckpointPlan {
 
 /// The name, among a checkpoint's notes, of the iteration after which it was made.
 inline constexpr const char* kIterationNote = "iteration";
+/// What worker 0 has to say of a run that was asked to stop, and was saved: the path.
+inline constexpr const char* kSavedAtStop = "saved_at_stop";
 
 /// One worker's. Thread safety: belongs to the session's thread.
 class Checkpoints {

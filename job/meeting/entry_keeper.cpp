@@ -115,9 +115,10 @@ absl::Status EntryKeeper::renew() {
   const std::optional<LeaderEntry> other =
       entry == nullptr || entry->value == value_ ? std::nullopt : decode_leader_entry(entry->value);
   if (other && lives_(*other)) {
-    return absl::AlreadyExistsError(
-        fmt::format("{}: rank 0 of that job is at {}, and lives: expected another name, or that its job ends",
-                    name_, to_string(other->place)));
+    return absl::AlreadyExistsError(fmt::format(
+        "{}: rank 0 of that job is at {}, and lives: if this process is to take its place, end that "
+        "one first; if its job is another one, expected another name",
+        name_, to_string(other->place)));
   }
   const absl::StatusOr<cluster::TransactionResult> put = etcd_.transact(
       {.conditions = {{.key = key_, .is = entry == nullptr ? cluster::Revision{0} : entry->modified}},

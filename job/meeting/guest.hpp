@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "job/meeting/hearing.hpp"
 #include "job/meeting/leader_search.hpp"
+#include "job/meeting/leader_watch.hpp"
 #include "job/meeting/options.hpp"
 #include "job/meeting/role.hpp"
 #include "job/meeting/shared_end.hpp"
@@ -19,8 +21,8 @@
 
 namespace verbena::job {
 
-/// It says all to rank 0, and hears all from it. If it may, it waits for another rank 0 when that is gone,
-/// and says it what it has to know.
+/// It says all to rank 0, and hears all from it. If it may, it waits for another rank 0 when that is gone, or
+/// silent, and says it what it has to know.
 class MeetingGuest final : public MeetingRole {
  public:
   /// All must outlive it, but the options. `leader`: to rank 0.
@@ -38,6 +40,8 @@ class MeetingGuest final : public MeetingRole {
  private:
   void take(std::string_view line);
   void lose_leader();
+  void leave_leader();
+  void do_without_leader(const std::string& why, const std::string& what_to_do);
   [[nodiscard]] std::string introduction() const;
 
   const std::optional<std::uint32_t> rank_;  ///< nullopt: rank 0 says it
@@ -46,12 +50,14 @@ class MeetingGuest final : public MeetingRole {
   transport::Transport& transport_;
   Hearing& hearing_;
   SharedEnd& end_;
-  Wire wire_;  ///< to rank 0, or to a process that may become it
+  std::optional<Wire> wire_;  ///< to rank 0, or to a process that may become it; nullopt: it is gone
   std::string job_;
   std::uint32_t led_by_ = 0;               ///< which rank 0 this is: how many have been before it
   Roster roster_;                          ///< the newest that rank 0 has told; empty: none
+  std::vector<std::string> names_;         ///< of the job's processes, as rank 0 has told them
   std::chrono::milliseconds patience_{0};  ///< with the lack of a rank 0
   LeaderSearch search_;
+  LeaderWatch watch_;
   std::string unsaid_;  ///< while there is no rank 0
 };
 

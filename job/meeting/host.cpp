@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/line_stream.hpp"
+#include "job/meeting/leader_watch.hpp"
 #include "job/meeting/messages.hpp"
 
 namespace verbena::job {
@@ -21,6 +22,10 @@ using std::chrono::milliseconds;
 constexpr auto kBetweenReminders = milliseconds(5000);  // that some have not come
 constexpr std::size_t kMostNamed = 8;                   // of those that have not come
 constexpr std::uint32_t kAnotherRank = UINT32_MAX;      // of one that joins, and has none yet
+
+/// Between two turns of the thread. More shows that this process was stopped, or nearly so; others who know
+/// no better hear nothing of it for that time, and for one beat more.
+constexpr auto kLongestTurn = 2 * LeaderWatch::kBetweenBeats;
 
 constexpr const char* kAnotherJob = "another job has begun where its rank 0 was";
 
@@ -83,6 +88,13 @@ void MeetingHost::on_listen() {
   for (const auto& [rank, word] : std::exchange(held_words_, {})) listener.on_word(rank, word);
 }
 
+/// Before anything is heard: what others have said and done meanwhile is to be taken in the light of that.
+void MeetingHost::begin_turn(TimePoint now) {
+  const bool was_stopped = seems_stopped(now);
+  turn_began_at_ = now;
+  if (was_stopped && keeper_ && outlives_others_ && !leads_no_more_) begin_doubt();
+}
+
 void MeetingHost::on_own_words(std::string_view words) {
   LineStream lines;
   lines.add(words, [&](std::string_view line) { on_line(0, line); });
@@ -132,6 +144,11 @@ void MeetingHost::on_time(TimePoint now) {
   }
   if (end_.is_due(now) && !has_ended_) end_all(0, end_.lost());
   tell_roster(now);
+  settle_doubt(now);
+  if (now >= next_beat_) {
+    next_beat_ = now + LeaderWatch::kBetweenBeats;
+    seats_.tell_all(line_of({{says::kBeat, true}}));
+  }
 }
 
 bool MeetingHost::try_to_say_all() {
@@ -173,9 +190,11 @@ bool MeetingHost::answer_whether_it_is(Newcomer& newcomer, const std::string& ma
   return !newcomer.lines.empty() && introduce(newcomer);
 }
 
-/// It is of a job whose rank 0 is gone. False: it stays a newcomer, which is sent away.
+/// It is of a job whose rank 0 is gone. False: it stays a newcomer, which is sent away, and ends by what it
+/// hears. So that is said only if no other rank 0 can need it: else its connection ends, and it comes again.
 bool MeetingHost::take_back(Newcomer& newcomer, const json& object) {
   std::optional<Back> back = back_in(object, size_);
+  if (back && back->job == job_ && board_.have_met() && !is_certainly_without(*back)) return true;
   if (!back || board_.have_met()) {
     const std::string why =
         !back ? "rank 0 does not understand what it is"
@@ -247,6 +266,10 @@ void MeetingHost::on_line(std::uint32_t rank, std::string_view line) {
     if (keeper_) keeper_->hear(rank, *known);
     return;
   }
+  if (const auto question = number_in(object, says::kFollows)) {
+    if (doubt_ && doubt_->question == *question) doubt_->have_answered.insert(rank);
+    return;
+  }
   if (const std::optional<std::string> word = text_in(object, says::kWord)) return on_word(rank, *word);
   if (seats_[rank].is_late()) return on_line_of_late(rank, object);
   if (has(object, says::kBye)) return on_goodbye(rank);
@@ -271,7 +294,7 @@ void MeetingHost::on_word(std::uint32_t rank, const std::string& word) {
 }
 
 void MeetingHost::on_goodbye(std::uint32_t rank) {
-  seats_[rank].is_gone = seats_[rank].has_said_goodbye = true;
+  seats_[rank].is_gone = seats_[rank].has_said_goodbye = seats_[rank].has_ended = true;
   if (rank == 0) {
     tell_all_for_good(line_of({{says::kBye, true}}));
   } else if (!seats_[rank].is_outlived) {  // else the others, too, have been at all fences
@@ -294,7 +317,9 @@ void MeetingHost::on_line_of_late(std::uint32_t rank, const json& object) {
   if (!object.is_object()) return;
   if (rank == 0) return on_own_line_when_late(object);
   if (is_fence(object)) seats_[rank].wire->say(board_.let_go_late());
-  if (has(object, says::kBye)) lose_outlived(rank, fmt::format("rank {} is gone: it has left the job", rank));
+  if (!has(object, says::kBye)) return;
+  seats_[rank].has_ended = true;
+  lose_outlived(rank, fmt::format("rank {} is gone: it has left the job", rank));
 }
 
 /// This rank 0 has taken over, and says something. Until it leads, nobody else is told of its end: there may
@@ -314,6 +339,7 @@ void MeetingHost::on_own_line_when_late(const json& object) {
 }
 
 void MeetingHost::remind() {
+  if (!returned_.empty()) return remind_with(returned_.progress());
   std::string missing;
   std::size_t count = 0;
   for (std::uint32_t rank = 0; rank < board_.size(); ++rank) {
@@ -323,7 +349,10 @@ void MeetingHost::remind() {
   if (count > kMostNamed) missing += fmt::format(" and {} more", count - kMostNamed);
   missing += count == 1 ? " is" : " are";
   missing += " missing";
-  if (!returned_.empty()) missing += "; " + returned_.progress();
+  remind_with(missing);
+}
+
+void MeetingHost::remind_with(const std::string& missing) {
   spdlog::warn("waiting for the other processes of the job: {}", missing);
   const std::string line = line_of({{says::kMissing, missing}});
   seats_.tell_all(line);
@@ -342,7 +371,17 @@ void MeetingHost::on_gone(const transport::Connection* connection) {
   const std::string why =
       fmt::format("rank {} ({}) is gone: {}", *rank, seats_.name_of(*rank), seat.wire->how_it_ended());
   seat.wire.reset();
-  if (seat.is_outlived) return lose_outlived(*rank, why);
+  begin_turn(Clock::now());  // it may have been stopped in this one
+  if (doubt_) {
+    doubt_->lost.emplace_back(*rank, why);
+  } else {
+    lose(*rank, why);
+  }
+}
+
+void MeetingHost::lose(std::uint32_t rank, const std::string& why) {
+  RankSeat& seat = seats_[rank];
+  if (seat.is_outlived) return lose_outlived(rank, why);
   if (std::exchange(seat.is_gone, true) || seat.is_dismissed) return;
   lack(why);
   hearing_.lose(why);
@@ -421,16 +460,107 @@ void MeetingHost::outlive_leader(milliseconds patience) {
 }
 
 void MeetingHost::tell_roster(TimePoint now) {
-  if (!keeper_ || !outlives_others_ || has_ended_ || has_lacked_ || end_.is_leaving()) return;
+  if (!keeper_ || !outlives_others_ || has_ended_ || has_lacked_ || doubt_ || end_.is_leaving()) return;
+  tell_names();
   if (const std::optional<Roster> next = keeper_->next(seats_.places())) {
     seats_.tell_all(line_of({{says::kRoster, json_of(*next)}}));
     unsettled_since_ = now;
   }
   if (!keeper_->is_settled() && now >= unsettled_since_ + before_giving_up_) {
-    end_all(kAnotherRank,
-            "rank 0 has lost more than half of the job's processes at once, which may have another rank 0 by "
-            "now");
+    const std::string why =
+        "rank 0 has lost more than half of the job's processes at once, which may have another rank 0 by now";
+    seats_.tell_all(line_of({{says::kEnd, why}}));
+    give_up(why);
   }
+}
+
+/// If this process is gone, another rank 0 can say by that whom it misses.
+void MeetingHost::tell_names() {
+  std::vector<std::string> names(seats_.size());
+  for (std::uint32_t rank = 1; rank < seats_.size(); ++rank) {
+    if (seats_[rank].wire) {
+      names[rank] = seats_.name_of(rank);
+    } else if (rank < names_.size() && !seats_[rank].is_dismissed) {
+      names[rank] = names_[rank];
+    }
+  }
+  if (names == names_) return;
+  names_ = std::move(names);
+  seats_.tell_all(line_of({{says::kNames, names_}}));
+}
+
+/// The job goes on without it, and no other rank 0 can: too few are left for that.
+bool MeetingHost::is_certainly_without(const Back& back) const {
+  if (!keeper_) return true;
+  if (leads_no_more_ || doubt_) return false;
+  if (has_ended_ || has_lacked_) return keeper_->is_backed_by(places_of_followers(nullptr));
+  return keeper_->is_settled() && !keeper_->told().has(back.rank, back.incarnation);
+}
+
+/// Who is connected to it, has ended, or has answered in `doubt`, if that is given.
+std::vector<Roster::Place> MeetingHost::places_of_followers(const Doubt* doubt) const {
+  std::vector<Roster::Place> places;
+  for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) {
+    const RankSeat& seat = seats_[rank];
+    const bool follows =
+        doubt == nullptr ? seat.wire && !seat.is_dismissed : doubt->have_answered.contains(rank);
+    places.push_back({.incarnation = seat.incarnation, .is_taken = rank == 0 || seat.has_ended || follows});
+  }
+  return places;
+}
+
+// ---- of one that may have been stopped
+
+/// Any thread: also before this one's thread has found it out.
+PeerNews::Standing MeetingHost::standing() {
+  using Leads = PeerNews::Standing::Leads;
+  const TimePoint now = Clock::now();
+  const bool may_be_stopped = keeper_ && seems_stopped(now);
+  if (doubt_ || may_be_stopped) doubted_at_ = now;
+  return {.leads = leads_no_more_             ? Leads::kNoMore
+                   : doubt_ || may_be_stopped ? Leads::kPerhaps
+                                              : Leads::kYes,
+          .doubted_at = doubted_at_};
+}
+
+bool MeetingHost::seems_stopped(TimePoint now) const {
+  return turn_began_at_ && now > *turn_began_at_ + kLongestTurn;
+}
+
+void MeetingHost::begin_doubt() {
+  if (!doubt_) doubt_.emplace(Doubt{.since = Clock::now()});
+  doubted_at_ = Clock::now();
+  doubt_->question = ++questions_;
+  doubt_->have_answered.clear();
+  seats_.tell_all(line_of({{says::kAsks, questions_}}));
+}
+
+void MeetingHost::settle_doubt(TimePoint now) {
+  if (!doubt_) return;
+  doubted_at_ = now;
+  // Who is connected still after so long has not left, though it does not answer.
+  const bool is_over = has_ended_ || now >= doubt_->since + before_giving_up_;
+  const bool may_be_backed = keeper_->is_backed_by(places_of_followers(nullptr));
+  const bool is_backed = keeper_->is_backed_by(places_of_followers(&*doubt_));
+  if (is_backed || (may_be_backed && is_over)) return end_doubt();
+  if (may_be_backed) return;
+  // Those who have not left it look for another one, too.
+  for (std::uint32_t rank = 1; rank < seats_.size(); ++rank) seats_[rank].wire.reset();
+  give_up(
+      "rank 0 was stopped, or its host hung, for so long that more than half of the job's processes have "
+      "left it: they have another rank 0, or wait for one that is started with the same command line");
+}
+
+void MeetingHost::end_doubt() {
+  const std::vector<std::pair<std::uint32_t, std::string>> lost = std::move(doubt_->lost);
+  doubt_.reset();
+  for (const auto& [rank, why] : lost) lose(rank, why);
+}
+
+/// Another rank 0 may lead.
+void MeetingHost::give_up(const std::string& why) {
+  leads_no_more_ = has_ended_ = true;
+  hearing_.hear(dismissed_line(why));
 }
 
 }  // namespace verbena::job

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,7 @@ class MeetingHost final : public MeetingRole {
   MeetingHost(const MeetingOptions& options, transport::Transport& transport, std::string mark,
               Hearing& hearing, SharedEnd& end);
 
+  void begin_turn(transport::TimePoint now) override;
   void on_own_words(std::string_view words) override;
   void on_event(const transport::Event& event) override;
   void on_time(transport::TimePoint now) override;
@@ -47,6 +49,7 @@ class MeetingHost final : public MeetingRole {
   void on_listen() override;
   std::vector<PeerNews::Returned> returned() override { return have_returned_; }
   std::uint32_t keep_place() override { return seats_.add(); }
+  PeerNews::Standing standing() override;
 
  private:
   // Who comes:
@@ -70,9 +73,11 @@ class MeetingHost final : public MeetingRole {
   void on_own_line_when_late(const nlohmann::json& object);
   void let_go(const std::string& heard);
   void remind();
+  void remind_with(const std::string& missing);
 
   // Who is gone:
   void on_gone(const transport::Connection* connection);
+  void lose(std::uint32_t rank, const std::string& why);
   void lose_outlived(std::uint32_t rank, const std::string& why);
   void lack(const std::string& why);
   void end_all(std::uint32_t by, const std::string& why);
@@ -81,6 +86,17 @@ class MeetingHost final : public MeetingRole {
   // Of a job whose rank 0 is gone:
   void take_over();
   void tell_roster(transport::TimePoint now);
+  void tell_names();
+  [[nodiscard]] bool is_certainly_without(const Back& back) const;
+
+  // Of one that may have been stopped, while others can have another rank 0:
+  [[nodiscard]] bool seems_stopped(transport::TimePoint now) const;
+  void begin_doubt();
+  void settle_doubt(transport::TimePoint now);
+  void end_doubt();
+  void give_up(const std::string& why);
+  struct Doubt;
+  [[nodiscard]] std::vector<Roster::Place> places_of_followers(const Doubt* doubt) const;
 
   const std::uint32_t size_;  ///< of the job at its beginning
   const std::chrono::milliseconds before_place_is_free_;
@@ -103,6 +119,21 @@ class MeetingHost final : public MeetingRole {
   // If the job may go on when this process is gone:
   std::optional<RosterKeeper> keeper_;
   transport::TimePoint unsettled_since_{};
+  std::vector<std::string> names_;  ///< of the job's processes, as all were told them
+  bool leads_no_more_ = false;      ///< and ends
+  /// What it knows of those who follow it, after a stop. Until they are enough, whoever is gone may have left
+  /// for another rank 0, which would not know what this one decides.
+  struct Doubt {
+    transport::TimePoint since{};
+    std::uint32_t question = 0;                               ///< the last one that all were asked
+    std::set<std::uint32_t> have_answered;                    ///< it
+    std::vector<std::pair<std::uint32_t, std::string>> lost;  ///< since then, and why: told when it ends
+  };
+  std::optional<Doubt> doubt_;
+  std::uint32_t questions_ = 0;
+  transport::TimePoint doubted_at_{};
+  std::optional<transport::TimePoint> turn_began_at_;
+  transport::TimePoint next_beat_{};
   // If this process has taken over:
   std::vector<PeerNews::Returned> have_returned_;
   bool has_told_who_is_gone_ = false;

@@ -18,6 +18,14 @@ std::string dismissed_line(const std::string& why) {
   return line_of({{says::kDismissed, why}});
 }
 
+std::vector<std::string> names_in(const nlohmann::json& object) {
+  if (!has(object, says::kNames) || !object[says::kNames].is_array()) return {};
+  std::vector<std::string> names;
+  for (const nlohmann::json& name : object[says::kNames])
+    names.push_back(name.is_string() ? name.get<std::string>() : std::string());
+  return names;
+}
+
 std::string back_line(const Back& back) {
   return line_of({{says::kBack, back.rank},
                   {says::kSize, back.size},
@@ -25,7 +33,8 @@ std::string back_line(const Back& back) {
                   {says::kJob, back.job},
                   {says::kLedBy, back.led_by},
                   {says::kRoster, json_of(back.roster)},
-                  {says::kWord, back.word}});
+                  {says::kWord, back.word},
+                  {says::kNames, back.names}});
 }
 
 std::optional<Back> back_in(const nlohmann::json& object, std::uint32_t size) {
@@ -45,7 +54,8 @@ std::optional<Back> back_in(const nlohmann::json& object, std::uint32_t size) {
               .job = *std::move(job),
               .led_by = *led_by,
               .roster = *std::move(roster),
-              .word = *std::move(word)};
+              .word = *std::move(word),
+              .names = names_in(object)};
 }
 
 }  // namespace verbena::job

@@ -6,17 +6,22 @@
 //                                       is the process that has made the entry (leader_entry.hpp)
 //               {"rank": r, "size": n}  first
 //               {"back": r, "size": n, "incarnation": i, "job": id, "led_by": l, "roster": …, "word": text}
-//                                       first, of one whose rank 0 is gone: it looks for another one
+//                                       first, of one whose rank 0 is gone: it looks for another one; also
+//                                       "names", as it was told them
 //               {"knows": n}            that roster
 //               {"joins": true, "size": n}  first, of one that is added while the job runs
 //               {"abort": why}          all are to end
 //               {"word": text}          to rank 0 (peer_news.hpp)
 //               {"bye": true}           it ends on purpose
+//               {"follows": n}          the answer to the n-th question whether it still does
 //   rank 0      {"is_it": whether}      to one that looks for somebody
 //               {"job": id}             at first: which job it is of all that meet at this address
 //               {"roster": …}           the job's processes (roster.hpp)
+//               {"names": texts}        what they are called, by rank, for people
 //               {"recall": true}        to one that is back: it is to say what was told at fences
 //               {"leads": l}            to those who are back: from now on this is rank 0, after l others
+//               {"beat": true}          to all, twice in a second: it is not stopped
+//               {"asks": n}             to all, if it may have been: whether they still follow it
 //               {"place": r}            to a process that is added: its rank
 //               {"late": n}             to the n-th process that comes in the place of the first one of its
 //                                       rank; 1 to one that is added
@@ -33,6 +38,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "job/json_line.hpp"
 #include "job/roster.hpp"
@@ -53,10 +59,14 @@ inline constexpr const char* kJoins = "joins";
 inline constexpr const char* kAbort = "abort";
 inline constexpr const char* kWord = "word";
 inline constexpr const char* kBye = "bye";
+inline constexpr const char* kFollows = "follows";
 inline constexpr const char* kJob = "job";
 inline constexpr const char* kRoster = "roster";
+inline constexpr const char* kNames = "names";
 inline constexpr const char* kRecall = "recall";
 inline constexpr const char* kLeads = "leads";
+inline constexpr const char* kBeat = "beat";
+inline constexpr const char* kAsks = "asks";
 inline constexpr const char* kPlace = "place";
 inline constexpr const char* kLate = "late";
 inline constexpr const char* kMissing = "missing";
@@ -78,10 +88,14 @@ struct Back {
   std::uint32_t size = 0;  ///< of the job at its beginning
   std::uint32_t incarnation = 0;
   std::string job;
-  std::uint32_t led_by = 0;  ///< which rank 0 it has followed: how many had been before that one
-  Roster roster;             ///< the newest one that it knows; empty: none
-  std::string word;          ///< PeerNews::Listener::describe
+  std::uint32_t led_by = 0;             ///< which rank 0 it has followed: how many had been before that one
+  Roster roster;                        ///< the newest one that it knows; empty: none
+  std::string word;                     ///< PeerNews::Listener::describe
+  std::vector<std::string> names = {};  ///< of all, by rank, as far as it was told them
 };
+
+/// Empty: they are none.
+std::vector<std::string> names_in(const nlohmann::json& object);
 
 std::string back_line(const Back& back);
 /// nullopt: no process of a job of that size can be this.

@@ -37,6 +37,9 @@ struct MeetingOptions {
   std::chrono::milliseconds for_stragglers{5000};
   /// How long a rank 0 goes on that does not hear of half of the others: longer than it takes to answer.
   std::chrono::milliseconds before_giving_up{10'000};
+  /// Of any other rank: a rank 0 that shows no sign of life for so long is as one that is gone. 0: it may
+  /// show none as long as its connections last.
+  std::chrono::milliseconds leader_silence{0};
   /// Ends this process, because another one has died or has asked for it. Empty: SIGTERM, and
   /// SIGKILL if that does not help. Called by the
   /// rendezvous' own thread, at most once; must not use the rendezvous.

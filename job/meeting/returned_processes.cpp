@@ -1,12 +1,14 @@
 #include "job/meeting/returned_processes.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
+#include "base/printable.hpp"
 #include "job/fence_board.hpp"
 
 namespace verbena::job {
@@ -97,9 +99,28 @@ std::optional<InheritedJob> ReturnedProcesses::inherit() {
 }
 
 std::string ReturnedProcesses::progress() const {
+  constexpr std::size_t kMostMissing = 8;
   if (empty()) return {};
-  return fmt::format("of a job that runs {} of {} have come back: more than half are needed",
-                     count_those_on_roster_of(returned_.front()), returned_.front().says.roster.count());
+  const Back& known = returned_.front().says;
+  std::vector<std::string> missing;
+  for (std::uint32_t rank = 1; rank < known.roster.places.size(); ++rank) {
+    const Roster::Place& place = known.roster.places[rank];
+    const bool is_here = std::ranges::any_of(returned_, [&](const ReturnedProcess& one) {
+      return one.says.job == known.job && one.says.rank == rank && one.says.incarnation == place.incarnation;
+    });
+    if (!place.is_taken || is_here) continue;
+    const std::string name = rank < known.names.size() ? base::printable(known.names[rank]) : "";
+    missing.push_back(fmt::format("rank {}{}", rank, name.empty() ? "" : fmt::format(" ({})", name)));
+  }
+  if (missing.size() > kMostMissing) {
+    const std::size_t more = missing.size() - (kMostMissing - 1);
+    missing.resize(kMostMissing - 1);
+    missing.push_back(fmt::format("{} more", more));
+  }
+  return fmt::format(
+      "of a job that runs {} of {} processes have come back, and more than half are needed; "
+      "missing: {}",
+      count_those_on_roster_of(returned_.front()), known.roster.count(), fmt::join(missing, ", "));
 }
 
 bool ReturnedProcesses::try_to_say_all() {

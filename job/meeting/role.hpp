@@ -21,6 +21,8 @@ class MeetingRole {
   MeetingRole& operator=(const MeetingRole&) = delete;
 
   // By the talk's thread, which alone uses the transport:
+  /// Before all else that it does at a time.
+  virtual void begin_turn(transport::TimePoint /*now*/) {}
   /// This process says that.
   virtual void on_own_words(std::string_view words) = 0;
   virtual void on_event(const transport::Event& event) = 0;
@@ -44,6 +46,7 @@ class MeetingRole {
   virtual void on_listen() {}
   virtual std::vector<PeerNews::Returned> returned() { return {}; }
   virtual std::uint32_t keep_place() { return 0; }
+  virtual PeerNews::Standing standing() { return {}; }
 
  protected:
   MeetingRole() = default;

@@ -23,6 +23,7 @@ struct RankSeat {
   bool is_dismissed = false;  ///< and is not heard any more
   bool has_spoken = false;    ///< a word of it was heard
   bool has_said_goodbye = false;
+  bool has_ended = false;         ///< on purpose, also if it was late: it looks for no other rank 0
   std::uint32_t incarnation = 0;  ///< how many have come as this rank before
   /// What it has said before all have met, for the case that another job goes on instead.
   std::vector<std::string> said = {};

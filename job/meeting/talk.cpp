@@ -100,6 +100,7 @@ void Talk::run() {
     role_.travel();
     {
       const std::lock_guard lock(mutex_);
+      role_.begin_turn(Clock::now());
       for (const std::function<void()>& errand : std::exchange(errands_, {})) errand();
       if (const std::string words = std::exchange(words_, {}); !words.empty()) role_.on_own_words(words);
       const std::size_t count = transport_.poll(events);

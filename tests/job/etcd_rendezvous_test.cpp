@@ -160,6 +160,7 @@ TEST_F(EtcdRendezvousTest, ASecondRankZeroIsRefusedWhileTheFirstLives) {
   const Joined second = join(process(0, 2));
   EXPECT_TRUE(absl::IsAlreadyExists(second.status())) << second.status();
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("rank 0 of that job is at "));
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("to take its place, end that one first"));
   EXPECT_EQ(entry(), of_first);
 }
 

@@ -50,6 +50,7 @@ class NetworkRendezvousTest : public ::testing::Test {
             .before_place_is_free = before_place_is_free_,
             .for_stragglers = milliseconds(300),
             .before_giving_up = before_giving_up_,
+            .leader_silence = leader_silence_,
             .end = [this](const std::string& why) {
               const std::lock_guard lock(mutex_);
               reason_ = why;
@@ -97,6 +98,7 @@ class NetworkRendezvousTest : public ::testing::Test {
 
   milliseconds before_place_is_free_{10'000};
   milliseconds before_giving_up_{10'000};
+  milliseconds leader_silence_{0};
   const std::uint16_t port_ = verbena::testing::free_port();
   const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
   bool encrypts_ = false;
@@ -309,6 +311,13 @@ class Mortal {
   ~Mortal() { kill(); }
   Mortal(const Mortal&) = delete;
   Mortal& operator=(const Mortal&) = delete;
+  void signal(int number) const { ::kill(pid_, number); }
+  /// Waits until it has exited by itself; its status.
+  int wait() {
+    int status = 0;
+    ::waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
   void kill() {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
@@ -824,6 +833,16 @@ TEST_F(NextLeaderTest, NotMoreThanHalfOfThemHaveNoLeader) {
   EXPECT_EQ(ends(), 2);
 }
 
+TEST_F(NextLeaderTest, WhoIsMissingIsNamedAsTheOthersKnowIt) {
+  begin_all({3});
+  kill_all();
+  const auto host = join(0, size_);
+  ASSERT_TRUE(host.ok()) << host.status();
+  EXPECT_THAT(std::string((*host)->fence(milliseconds(5500), does_not_stop).message()),
+              ::testing::MatchesRegex(".*2 of 4 processes have come back, and more than half are needed; "
+                                      "missing: rank 3 \\(process [0-9]+ at 127\\.0\\.0\\.1\\)"));
+}
+
 TEST_F(NextLeaderTest, WhoHasNobodyToWaitForEndsInTime) {
   patience_ = milliseconds(1500);
   begin_all({});
@@ -869,6 +888,9 @@ TEST_F(NextLeaderTest, WhoComesBackToTheSameOneIsOut) {
   proxy.spoil(0, transport::FaultProxy::Fault::kCut);
   EXPECT_EQ(at_second.wait_for(1).back(), "nobody leads");
   EXPECT_EQ(at_host_.wait_for(1).back(), "1 is gone");
+  std::this_thread::sleep_for(milliseconds(600));
+  EXPECT_EQ(ends(), 0) << "nothing is decided about it yet: " << reason();
+  (*host)->news()->dismiss(1, "the job goes on");
   wait_for_ends(1);
   EXPECT_THAT(reason(), HasSubstr("rank 0 goes on without it"));
   for (const auto* const each : {&*host, &*second, &*third}) (*each)->news()->listen({});
@@ -894,6 +916,151 @@ TEST_F(NextLeaderTest, OneThatHasLostMoreThanHalfAtOnceGivesUp) {
   wait_for_ends(1);
   EXPECT_THAT(reason(), HasSubstr("rank 0 has lost more than half of the job's processes at once"));
   (*host)->news()->listen({});
+}
+
+/// Rank 0 is a process that is stopped, and goes on one day.
+class StoppedLeaderTest : public NextLeaderTest {
+ protected:
+  /// Guests of their own; rank 0 goes on without those that it loses, and tells who they are. When it gives
+  /// up, it exits.
+  void begin_all() {
+    mortals_.push_back(std::make_unique<Mortal>([this] { live_as_leader(); }));
+    std::vector<std::thread> beginning;
+    for (std::uint32_t rank = 1; rank < size_; ++rank) {
+      NetworkRendezvous::Options options = process(rank, size_);
+      if (rank <= impatient_) options.leader_silence = milliseconds(2000);
+      guests_.push_back(*NetworkRendezvous::join(options, seconds(30), does_not_stop));
+      heard_.push_back(std::make_unique<Heard>());
+    }
+    for (std::size_t at = 0; at < guests_.size(); ++at)
+      beginning.emplace_back([this, at] { begin(*guests_[at], heard_[at].get()); });
+    for (std::thread& each : beginning) each.join();
+    std::this_thread::sleep_for(milliseconds(700));  // rank 0 leads, and has beaten
+  }
+  void live_as_leader() {
+    const Joined mine = join(0, size_);
+    if (!mine.ok()) ::_exit(1);
+    PeerNews& news = *(*mine)->news();
+    Heard heard;
+    std::size_t known = 0;
+    begin(**mine, &heard);
+    using Leads = PeerNews::Standing::Leads;
+    while (ends() == 0) {
+      std::this_thread::sleep_for(milliseconds(5));
+      if (news.standing().leads != Leads::kYes) continue;
+      const std::vector<std::string> all = heard.wait_for(0);
+      for (; known < all.size(); ++known) {
+        if (!all[known].ends_with("is gone") || all[known].starts_with("news")) continue;
+        news.dismiss(static_cast<std::uint32_t>(std::stoi(all[known])), "the job goes on");
+        news.tell(all[known]);
+      }
+    }
+    const bool knows_it = news.standing().leads == Leads::kNoMore;
+    ::_exit(knows_it && reason().find("was stopped") != std::string::npos ? 7 : 1);
+  }
+  Mortal& leader() { return *mortals_.front(); }
+
+  std::uint32_t impatient_ = 0;  ///< so many wait for no longer than two seconds
+  void stop_leader_for(milliseconds time) {
+    leader().signal(SIGSTOP);
+    std::this_thread::sleep_for(time);
+    leader().signal(SIGCONT);
+  }
+  void wait_until_nobody_leads() {
+    for (const auto& heard : heard_) EXPECT_EQ(heard->wait_for(1), std::vector<std::string>{"nobody leads"});
+  }
+  void let_another_lead() {
+    const auto host = join(0, size_);
+    ASSERT_TRUE(host.ok()) << host.status();
+    ASSERT_TRUE(fence(**host).ok());
+    EXPECT_EQ((*host)->incarnation(), 1U);
+    EXPECT_EQ((*host)->news()->returned().size(), guests_.size());
+    lead(**host);
+    (*host)->news()->tell("on");
+    for (const auto& heard : heard_) EXPECT_EQ(heard->wait_for(2).back(), "news on");
+    EXPECT_EQ(ends(), 0) << reason();
+  }
+};
+
+TEST_F(StoppedLeaderTest, ItIsMissedAsOneThatIsGone) {
+  leader_silence_ = milliseconds(2000);
+  begin_all();
+  leader().signal(SIGSTOP);
+  wait_until_nobody_leads();
+  // It has its address as long as it is there.
+  const absl::Status refused = join(0, size_).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("which is stopped, listens there already"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("end it first (kill -9 "));
+  leader().kill();
+  let_another_lead();
+}
+
+/// Those who have left it for good are needed by another one: it must not send them away.
+TEST_F(StoppedLeaderTest, IfItGoesOnTooLateItEndsAndDoesNoHarm) {
+  leader_silence_ = milliseconds(2000);
+  begin_all();
+  leader().signal(SIGSTOP);
+  wait_until_nobody_leads();
+  leader().signal(SIGCONT);
+  EXPECT_EQ(leader().wait(), 7);
+  let_another_lead();
+}
+
+TEST_F(StoppedLeaderTest, IfItGoesOnInTimeNothingHappens) {
+  leader_silence_ = milliseconds(20'000);
+  begin_all();
+  stop_leader_for(milliseconds(2000));
+  std::this_thread::sleep_for(milliseconds(1000));
+  for (const auto& heard : heard_) EXPECT_TRUE(heard->wait_for(0).empty());
+  EXPECT_EQ(ends(), 0) << reason();
+  leader().kill();
+  wait_until_nobody_leads();
+}
+
+/// Those who have given up on it are too few for another one.
+TEST_F(StoppedLeaderTest, ItGoesOnWithoutThoseWhoAreNotMoreThanHalf) {
+  size_ = 5;
+  impatient_ = 2;
+  leader_silence_ = milliseconds(20'000);
+  begin_all();
+  leader().signal(SIGSTOP);
+  for (const std::size_t each : {0U, 1U})
+    EXPECT_EQ(heard_[each]->wait_for(1), std::vector<std::string>{"nobody leads"});
+  leader().signal(SIGCONT);
+  wait_for_ends(2);
+  EXPECT_THAT(reason(), HasSubstr("rank 0 goes on without it"));
+  for (const std::size_t each : {2U, 3U})
+    EXPECT_THAT(heard_[each]->wait_for(2),
+                ::testing::UnorderedElementsAre("news 1 is gone", "news 2 is gone"));
+  leader().kill();
+  for (const std::size_t each : {2U, 3U}) EXPECT_EQ(heard_[each]->wait_for(3).back(), "nobody leads");
+}
+
+/// Those who have not given up on it go, too, and nothing is decided about the others.
+TEST_F(StoppedLeaderTest, IfMoreThanHalfHaveLeftAllWaitForAnother) {
+  size_ = 5;
+  impatient_ = 3;
+  leader_silence_ = milliseconds(20'000);
+  begin_all();
+  leader().signal(SIGSTOP);
+  for (const std::size_t each : {0U, 1U, 2U})
+    EXPECT_EQ(heard_[each]->wait_for(1), std::vector<std::string>{"nobody leads"});
+  leader().signal(SIGCONT);
+  EXPECT_EQ(leader().wait(), 7);
+  wait_until_nobody_leads();
+  let_another_lead();
+}
+
+/// Nobody may wait for another one.
+TEST_F(StoppedLeaderTest, WithoutPatienceTheOthersEndAndNameIt) {
+  leader_silence_ = milliseconds(2000);
+  patience_ = milliseconds(0);
+  begin_all();
+  leader().signal(SIGSTOP);
+  wait_for_ends(3);
+  EXPECT_THAT(reason(), HasSubstr("rank 0 (process "));
+  EXPECT_THAT(reason(), HasSubstr("has shown no sign of life for 2."));
 }
 
 TEST_F(NetworkRendezvousTest, WhoSaysTooMuchEndsAll) {

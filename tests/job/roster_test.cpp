@@ -93,6 +93,7 @@ struct Process {
 TEST(RosterKeeperTest, NeverDoTwoLead) {
   std::uint32_t led = 0;
   std::uint32_t went_on = 0;
+  std::uint32_t was_backed = 0;
   for (std::uint32_t seed = 0; seed < 20'000; ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](std::uint32_t limit) { return static_cast<std::uint32_t>(random() % limit); };
@@ -133,6 +134,14 @@ TEST(RosterKeeperTest, NeverDoTwoLead) {
     const auto come = static_cast<std::size_t>(std::ranges::count_if(
         others, [&](const Process& process) { return newest.has(process.rank, process.incarnation); }));
     const bool another_leads = 2 * come > newest.count();
+    // If it was stopped meanwhile, it asks who follows it, whatever they know.
+    std::vector<Roster::Place> followers(size);
+    followers[0].is_taken = true;
+    for (const Process& process : left)
+      followers[process.rank] = {.incarnation = process.incarnation, .is_taken = true};
+    const bool is_backed = keeper.is_backed_by(followers);
+    ASSERT_FALSE(another_leads && is_backed) << "seed " << seed;
+    was_backed += is_backed ? 1U : 0U;
     // The first one finds that they are gone, and all that are left hear what it says.
     for (const Process& process : others) {
       if (wanted.has(process.rank, process.incarnation)) wanted.places[process.rank].is_taken = false;
@@ -148,6 +157,7 @@ TEST(RosterKeeperTest, NeverDoTwoLead) {
   }
   EXPECT_GT(led, 1000U);
   EXPECT_GT(went_on, 1000U);
+  EXPECT_GT(was_backed, 1000U);
 }
 
 }  // namespace

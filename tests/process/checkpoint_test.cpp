@@ -78,6 +78,7 @@ TEST_F(CheckpointRunTest, CtrlCSavesAndResumeGoesOn) {
     const Ended ended = program->wait();
     EXPECT_EQ(ended.status, 128 + signal) << ended.err;
     EXPECT_THAT(ended.err, AllOf(HasSubstr("verbena: stopped by SIG"), Not(HasSubstr("error"))));
+    EXPECT_THAT(ended.out, Not(HasSubstr("no checkpoint of this stop")));
     EXPECT_TRUE(gone(all, 0));
     std::smatch found;
     const std::regex line("stopped after iteration ([0-9]+), saved as (.*): --resume goes on from there");
@@ -106,6 +107,24 @@ TEST_F(CheckpointRunTest, ASecondSignalEndsItAtOnce) {
   EXPECT_EQ(ended.status, 130) << ended.err;
   EXPECT_TRUE(gone(all, 0));
   EXPECT_FALSE(has_checkpoint());
+  EXPECT_THAT(ended.out,
+              HasSubstr("there is no checkpoint of this stop; nor is there another one in " + saved()));
+}
+
+TEST_F(CheckpointRunTest, AStopThatIsNotSavedNamesTheNewestCheckpoint) {
+  ASSERT_EQ(run_counter({"--iterations", "6", "--checkpoint-every", "3"}).status, 0);
+  ASSERT_TRUE(has_checkpoint());
+  const auto program = start_long_run({"--resume", "--checkpoint-every", "1000000"});
+  const pid_t victim = program->children("worker")[1];
+  ::kill(victim, SIGSTOP);  // so that nobody can save
+  ::kill(program->pid(), SIGINT);
+  ASSERT_TRUE(program->wait_for_output("a second signal ends the run at once"));
+  ::kill(victim, SIGKILL);
+  const Ended ended = program->wait();
+  EXPECT_EQ(ended.status, 130) << ended.err;
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("there is no checkpoint of this stop (worker 1 "),
+                               HasSubstr("); the newest one is " + saved() + "/ckpt-"),
+                               HasSubstr(": --resume goes on from there")));
 }
 
 TEST_F(CheckpointRunTest, AKilledWorkerCostsWhatCameAfterTheCheckpoint) {

@@ -113,6 +113,36 @@ TEST_F(EtcdTest, NobodyMissesEtcdWhileTheyTrainAndRankZeroMayMove) {
   EXPECT_NE(verbena::testing::contents(folder_.path("one")), "");
 }
 
+/// The entry is that of one that is there, and does not answer.
+TEST_F(EtcdTest, WhoIsStoppedNeedNotBeEndedBeforeAnotherLeads) {
+  const Ended on_one = run(VERBENA_PROGRAM, words("one", {}), folder_.path());
+  ASSERT_EQ(on_one.status, 0) << on_one.err;
+  std::vector<std::unique_ptr<Program>> processes;
+  for (std::size_t rank = 0; rank < 3; ++rank) processes.push_back(start(rank));
+  ASSERT_TRUE(wait_for_iteration(1, *processes[0]));
+  const std::unique_ptr<Program> stopped = std::move(processes[0]);
+  stopped->signal(SIGSTOP);
+  for (const std::size_t rank : {1U, 2U}) {
+    ASSERT_TRUE(processes[rank]->wait_for_output("has shown no sign of life"));
+    EXPECT_TRUE(processes[rank]->has_said("with the same command line, on any host"));
+  }
+  const std::string first = entry();
+  processes[0] = start(0);
+  ASSERT_TRUE(processes[0]->wait_for_output("this process leads the run, in the place of one that is gone"))
+      << processes[0]->wait().err;
+  stopped->signal(SIGCONT);
+  const Ended ended = stopped->wait();
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, HasSubstr("more than half of the job's processes have left it"));
+  EXPECT_THAT(entry(), AllOf(Not(first), Not(std::string()))) << "it is the other one's";
+  for (const auto& process : processes) {
+    const Ended well = process->wait();
+    EXPECT_EQ(well.status, 0) << well.err;
+  }
+  EXPECT_EQ(verbena::testing::contents(folder_.path("moved")),
+            verbena::testing::contents(folder_.path("one")));
+}
+
 TEST_F(EtcdTest, AProgramOfOnesOwnMeetsThereByAVariable) {
   std::vector<std::unique_ptr<Program>> processes;
   processes.reserve(3);

@@ -28,6 +28,7 @@ namespace verbena::process_test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -149,6 +150,17 @@ class HostsFailoverTest : public HostsTest {
       ASSERT_TRUE(wait_until([&] { return has_joined(rank) || !alive(processes_[0]->pid()); }))
           << processes_[0]->wait().err;
   }
+  /// Until all others have missed rank 0.
+  void stop_leader() {
+    processes_[0]->signal(SIGSTOP);
+    for (std::size_t rank = 1; rank < kProcesses; ++rank) {
+      ASSERT_TRUE(processes_[rank]->wait_for_output(
+          fmt::format("rank 0 (process {} at {}) has shown no sign of life for ", processes_[0]->pid(),
+                      HostsNetwork::address(0))))
+          << rank;
+      EXPECT_TRUE(processes_[rank]->has_said("(kill -9), and start it again, with the same command line"));
+    }
+  }
   /// Rank 0 says so, of the process that has the rank now.
   [[nodiscard]] bool has_joined(std::size_t rank) const {
     std::array<char, 256> host{};
@@ -261,7 +273,8 @@ TEST_P(OneHostsFailoverTest, OnOneHostNobodyEndsTheOneThatIsStoppedEither) {
     processes_[1]->signal(SIGSTOP);
     ASSERT_TRUE(processes_[0]->wait_for_output("shows no sign of life"));
     const std::string said = end_without({1});
-    EXPECT_THAT(said, AllOf(HasSubstr("shm"), HasSubstr("some servers have a copy on their own host")));
+    EXPECT_THAT(said, AllOf(HasSubstr("shm"),
+                            HasSubstr("verbena: warning: some servers have a copy on their own host")));
     processes_[1]->signal(SIGCONT);
     const Ended ended = processes_[1]->wait();
     EXPECT_THAT(ended.err, HasSubstr("its job goes on without it"));
@@ -387,13 +400,83 @@ TEST_P(OneHostsFailoverTest, WhoLeadsMayDieAgainAndAgain) {
   EXPECT_THAT(end_without({}), HasSubstr("the run goes on with the last copy of server 0 (configuration 2"));
 }
 
+/// It has its address as long as it is there.
+TEST_P(OneHostsFailoverTest, WhoLeadsMayBeStoppedForGood) {
+  pause_ = std::chrono::milliseconds(400);
+  ASSERT_NO_FATAL_FAILURE(begin({"--silence-timeout", "2000"}));
+  if (network_ == nullptr) return;
+  ASSERT_NO_FATAL_FAILURE(stop_leader());
+  const Ended too_early = start(0, {"--silence-timeout", "2000"})->wait();
+  EXPECT_EQ(too_early.status, 2) << too_early.err;
+  EXPECT_THAT(too_early.err, HasSubstr(fmt::format("end it first (kill -9 {})", processes_[0]->pid())));
+  ASSERT_NO_FATAL_FAILURE(let_die_with_leader({}, {"--silence-timeout", "2000"}));
+  EXPECT_THAT(end_without({}),
+              HasSubstr("the run goes on with the last copy of server 0 (configuration 1002)"));
+}
+
+/// It serves as well, until it ends.
+TEST_P(OneHostsFailoverTest, WhoLeadsAndIsStoppedEndsByItselfIfItGoesOnTooLate) {
+  repeat([&] {
+    pause_ = std::chrono::milliseconds(400);
+    ASSERT_NO_FATAL_FAILURE(begin({"--silence-timeout", "2000"}));
+    if (network_ == nullptr) return;
+    ASSERT_NO_FATAL_FAILURE(stop_leader());
+    processes_[0]->signal(SIGCONT);
+    const Ended ended = processes_[0]->wait();
+    EXPECT_EQ(ended.status, 1) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("verbena: this process ends, and its job goes on without it: rank 0 was "
+                                     "stopped, or its host hung"));
+    EXPECT_THAT(ended.out + ended.err, Not(AnyOf(HasSubstr("error"), HasSubstr("gone: it crashed"),
+                                                 HasSubstr("without a word"), HasSubstr("configuration 2"))));
+    processes_[0] = start(0, {"--silence-timeout", "2000"});
+    ASSERT_TRUE(wait_until([&] { return has_joined(0) || !alive(processes_[0]->pid()); }))
+        << processes_[0]->wait().err;
+    waits_for_leader_ = true;
+    EXPECT_THAT(end_without({}),
+                HasSubstr("the run goes on with the last copy of server 0 (configuration 1002)"));
+  });
+}
+
+/// There is nobody to go on with.
+TEST_P(OneHostsFailoverTest, WithoutCopiesARankZeroThatIsStoppedEndsAll) {
+  connect({});
+  if (network_ == nullptr) return;
+  constexpr std::size_t kWithoutCopies = kServersOfSmallTraining + kWorkers;
+  for (std::size_t rank = 0; rank < kWithoutCopies; ++rank) {
+    std::vector<std::string> all = meeting_words(kWithoutCopies);
+    all.insert(all.end(), {"--process", std::to_string(rank), "--silence-timeout", "2000", "--checkpoint",
+                           saved(), "--checkpoint-every", "1", "--slow", "worker=all,pause=400ms,every=1"});
+    processes_.push_back(std::make_unique<Program>(VERBENA_PROGRAM, words("two", all), folder_.path(),
+                                                   network_->on(rank % 2)));
+  }
+  wait_for_checkpoint();
+  processes_[0]->signal(SIGSTOP);
+  for (std::size_t rank = 1; rank < kWithoutCopies; ++rank) {
+    const Ended ended = processes_[rank]->wait();
+    EXPECT_NE(ended.status, 0);
+    if (rank != 1) continue;
+    EXPECT_THAT(ended.err, AllOf(HasSubstr(fmt::format("rank 0 (process {} at ", processes_[0]->pid())),
+                                 HasSubstr("has shown no sign of life for 2.")));
+  }
+}
+
+TEST_P(OneHostsFailoverTest, NobodyMissesWhoLeadsIfItGoesOnInTime) {
+  ASSERT_NO_FATAL_FAILURE(begin({"--silence-timeout", "20000"}));
+  if (network_ == nullptr) return;
+  processes_[0]->signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  processes_[0]->signal(SIGCONT);
+  EXPECT_THAT(end_without({}), Not(HasSubstr("configuration 2")));
+}
+
 /// Both would decide.
 TEST_P(OneHostsFailoverTest, NobodyLeadsARunThatIsLed) {
   ASSERT_NO_FATAL_FAILURE(begin());
   if (network_ == nullptr) return;
   const Ended another = start(0, {})->wait();
   EXPECT_EQ(another.status, 2) << another.err;
-  EXPECT_THAT(another.err, HasSubstr(":7000"));
+  EXPECT_THAT(another.err, AllOf(HasSubstr(":7000"),
+                                 HasSubstr(fmt::format("end it first (kill {})", processes_[0]->pid()))));
   end_without({});
 }
 

@@ -279,6 +279,25 @@ TEST_F(RendezvousTest, CopiesOfServersStayUntilAllHaveSaved) {
   EXPECT_THAT(ended[0].out + ended[0].err, AllOf(HasSubstr(", saved as "), Not(HasSubstr("steps aside"))));
 }
 
+/// Nobody is to take its place then: the others would wait for it for ten minutes.
+TEST_F(RendezvousTest, IfRankZeroDiesWhileAllSaveTheOthersEndSoon) {
+  start_by_options(
+      6, {"run", "counter", "--iterations", "1000000", "--milliseconds", "6000", "--servers", "2",
+          "--workers", "2", "--replicas", "1", "--leader-patience", "600", "--checkpoint", path("saved")});
+  ASSERT_TRUE(processes_[0]->wait_for_output("  counted "));
+  processes_[4]->signal(SIGINT);
+  ASSERT_TRUE(processes_[0]->wait_for_output("stopping: "));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // all have heard it
+  processes_[0]->signal(SIGKILL);
+  const std::vector<Ended> ended = wait_for_all();
+  for (std::size_t rank = 1; rank < 6; ++rank) {
+    EXPECT_NE(ended[rank].status, 0);
+    EXPECT_THAT(ended[rank].err, AllOf(HasSubstr("which led the run, is gone while all were to save and end"),
+                                       Not(HasSubstr("waits"))))
+        << rank;
+  }
+}
+
 TEST_F(RendezvousTest, ASignalBeforeTheyHaveMetEndsThoseWhoAreThere) {
   const std::vector<std::string> words = {"run",         "counter", "--rendezvous", place(),
                                           "--processes", "3",       "--no-secret",  "--process"};
@@ -331,7 +350,10 @@ TEST_F(RendezvousTest, WhatOneAloneCanKnowIsSaidAtOnce) {
   start(COUNTER_PROGRAM,
         {"run", "counter", "--rendezvous", place(), "--processes", "2", "--process", "0", "--no-secret"}, {});
   ASSERT_TRUE(processes_[0]->wait_for_output("rank 1 is missing"));
-  EXPECT_THAT(says({"--no-secret"}), HasSubstr("someone else listens there; expected a port"));
+  EXPECT_THAT(
+      says({"--no-secret"}),
+      HasSubstr(
+          "listens there already: if that is the rank 0 in whose place this one comes, end it first (kill "));
 }
 
 TEST_F(RendezvousTest, WhoWaitsSaysForWhom) {

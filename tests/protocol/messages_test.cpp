@@ -363,8 +363,14 @@ TEST(ControlMessageTest, EveryTruncationAndExtensionIsRefused) {
 TEST(ControlMessageTest, AnotherVersionIsNamed) {
   std::string bytes = encode(Goodbye{});
   bytes[4] = static_cast<char>(kVersion + 1);
+  EXPECT_EQ(std::string(decode_control(bytes_of(bytes)).status().message()),
+            "the peer speaks protocol version " + std::to_string(kVersion + 1) + ", this is version " +
+                std::to_string(kVersion) +
+                ": its Verbena is newer than this one; all processes of a job need the same version, on all "
+                "hosts");
+  bytes[4] = static_cast<char>(kVersion - 1);
   EXPECT_THAT(std::string(decode_control(bytes_of(bytes)).status().message()),
-              HasSubstr("protocol version " + std::to_string(kVersion + 1)));
+              HasSubstr("its Verbena is older than this one"));
 }
 
 TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {

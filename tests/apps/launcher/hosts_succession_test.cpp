@@ -38,7 +38,9 @@ class FakeNews final : public job::PeerNews {
     ordered.push_back(std::to_string(rank) + ": " + news);
   }
   std::uint32_t keep_place() override { return next_place++; }
+  Standing standing() override { return stands; }
 
+  Standing stands;
   Listener listener;
   std::chrono::milliseconds patience{0};
   std::uint32_t speaker = 5;  ///< whose words these are
@@ -152,11 +154,33 @@ TEST_F(HostsSuccessionTest, GoesOnWithoutOneThatIsGone) {
   EXPECT_TRUE(absl::IsDataLoss(succession_->go_on_without(2, "").status()));
 }
 
+/// Rank 0 hears that when it goes on.
+TEST_F(HostsSuccessionTest, WhatWasSaidOfRankZeroWhileItWasStoppedIsOver) {
+  meet();
+  news_.stands = {.leads = job::PeerNews::Standing::Leads::kPerhaps, .doubted_at = now()};
+  EXPECT_EQ(succession_->leads(), Leader::Survival::Leads::kPerhaps);
+  news_.stands.leads = job::PeerNews::Standing::Leads::kYes;
+  EXPECT_EQ(succession_->leads(), Leader::Survival::Leads::kYes);
+  source_->suspect("place 0", "it is stopped");
+  source_->suspect("place 1", "it is stopped, too");
+  succession_->tell(leader_);
+  EXPECT_THAT(leader_.lost, ElementsAre("1: shows no sign of life (it is stopped, too)"));
+  EXPECT_EQ(newest().number, 2U);
+  news_.stands.doubted_at = now() - std::chrono::minutes(1);
+  EXPECT_EQ(succession_->leads(), Leader::Survival::Leads::kYes);
+  source_->suspect("place 0", "nobody hears it");
+  succession_->tell(leader_);
+  EXPECT_THAT(leader_.lost.back(), "0: shows no sign of life (nobody hears it)");
+  EXPECT_TRUE(absl::IsFailedPrecondition(leader_.next.status())) << leader_.next.status();
+}
+
 TEST_F(HostsSuccessionTest, WhatAProcessSaysToAnotherLeaderIsWhatItKnows) {
   std::vector<std::string> heard;
+  bool ends = false;
   told_.outlive_leader(
       {.patience = std::chrono::seconds(7),
        .own = {.pid = 4711, .host = "node2", .machine = "b", .address = {}, .configuration = {}},
+       .ends_with_it = [&] { return ends; },
        .on_gone = [&] { heard.emplace_back("nobody leads"); },
        .on_next = [&](const cluster::HasLeader& next) { heard.push_back(next.address + " leads"); }});
   EXPECT_EQ(news_.patience, std::chrono::seconds(7));
@@ -170,6 +194,8 @@ TEST_F(HostsSuccessionTest, WhatAProcessSaysToAnotherLeaderIsWhatItKnows) {
   EXPECT_EQ(account->pid, 4711U);
   EXPECT_EQ(account->address, "place 1");
   EXPECT_EQ(account->configuration, newest());
+  ends = true;
+  EXPECT_EQ(news_.listener.describe(), "") << "it is to end";
   news_.listener.on_leader_gone();
   news_.listener.on_news(cluster::encode(cluster::HasLeader{.address = "there", .machine = "c"}));
   EXPECT_THAT(heard, ElementsAre("nobody leads", "there leads"));

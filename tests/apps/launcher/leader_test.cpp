@@ -432,7 +432,9 @@ class SurvivalTest : public LeaderTest {
     }
     [[nodiscard]] std::optional<Chains> chains() override { return held_chains; }
     [[nodiscard]] std::vector<std::string> moves() override { return {}; }
+    [[nodiscard]] Leads leads() override { return leads_now; }
 
+    Leads leads_now = Leads::kYes;
     std::vector<std::pair<std::uint32_t, std::string>> losses;
     std::vector<std::pair<std::uint32_t, Leader::Member>> newcomers;
     std::vector<std::uint32_t> joined;
@@ -496,6 +498,35 @@ TEST_P(SurvivalTest, GoesOnWithoutACopyThatIsGone) {
   step_until([&] { return !goes_on_; });
   EXPECT_FALSE(leader_->abandoned());
   EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+}
+
+/// It may have been stopped, and who has gone since may have another leader.
+TEST_P(SurvivalTest, InDoubtItDecidesNothing) {
+  survival_.leads_now = Leader::Survival::Leads::kPerhaps;
+  links_[0].reset();
+  survival_.losses.emplace_back(1, "is gone");
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_THAT(survival_.without, ::testing::IsEmpty());
+  EXPECT_TRUE(goes_on_ && !monitor_.failed());
+  survival_.losses.clear();
+  survival_.leads_now = Leader::Survival::Leads::kYes;
+  step_until([&] { return !survival_.lost.empty(); });
+  EXPECT_THAT(survival_.lost, HasSubstr("server 0 (rank 0) ended without a word"));
+}
+
+/// The members follow another one, and are not to end.
+TEST_P(SurvivalTest, WhoLeadsNoMoreEndsWithoutAWord) {
+  survival_.leads_now = Leader::Survival::Leads::kNoMore;
+  links_[0].reset();
+  step();
+  EXPECT_FALSE(goes_on_);
+  EXPECT_TRUE(leader_->leads_no_more());
+  EXPECT_FALSE(leader_->abandoned());
+  EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
+  leader_.reset();
+  pollfd told = {links_[2]->descriptor(), POLLIN, 0};
+  ASSERT_EQ(::poll(&told, 1, 30'000), 1);
+  EXPECT_TRUE(links_[2]->lost()) << "it was told something";
 }
 
 TEST_P(SurvivalTest, WhoSeemsToBeGoneIsStoppedAndNotHeardAnyMore) {
@@ -931,6 +962,25 @@ TEST_P(SavedStopTest, WhenTheLastCopyIsToEndAllSave) {
   step_until([&] { return held_by_ != 0; });
   EXPECT_EQ(held_by_, SIGTERM);
   EXPECT_EQ(leader_->signal(), 0);
+}
+
+/// Nobody needs them then.
+TEST_P(SavedStopTest, ServersEndWithTheirLeaderToo) {
+  std::atomic<bool> is_held = false;
+  LeaderLink::Listening listening{.outlives_with = secret_};
+  listening.stop = {.hold = [&](int signal) { is_held = signal == SIGTERM; },
+                    .end_after = [](std::int64_t) {},
+                    .release = [&] { is_held = false; },
+                    .is_held = [&] { return is_held.load(); }};
+  ASSERT_TRUE(links_[1]->listen(listening).ok());
+  ask(0, SIGTERM);
+  step_until([&] { return is_held.load(); });
+  links_[2]->send(job::HeldMessage{.begun = 7});
+  step_until([&] { return ends_after_ != 0; });
+  EXPECT_FALSE(is_told_to_end(1, 50));
+  links_[1]->leave_leader();
+  EXPECT_TRUE(is_told_to_end(1));
+  links_[1].reset();
 }
 
 /// Another leader would not know that it is held.
