@@ -236,6 +236,10 @@ std::uint32_t NetworkRendezvous::keep_place() {
   return parts_->talk->with_lock([&] { return parts_->role->keep_place(); });
 }
 
+void NetworkRendezvous::give_place(std::uint32_t added, std::uint32_t rank) {
+  parts_->talk->ask([&role = *parts_->role, added, rank] { role.give_place(added, rank); });
+}
+
 void NetworkRendezvous::say(const std::string& word) {
   parts_->talk->say(line_of({{says::kWord, word}}));
 }

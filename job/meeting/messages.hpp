@@ -17,7 +17,7 @@
 //               {"roster": …}           the job's processes (roster.hpp)
 //               {"recall": true}        to one that is back: it is to say what was told at fences
 //               {"leads": l}            to those who are back: from now on this is rank 0, after l others
-//               {"place": r}            to a process that is added: its rank
+//               {"place": r}            to a process that is added: its rank, which may be another one later
 //               {"late": n}             to the n-th process that comes in the place of the first one of its
 //                                       rank; 1 to one that is added
 //               {"missing": ranks}      now and then, while a fence lacks some

@@ -38,6 +38,9 @@ class FakeNews final : public job::PeerNews {
     ordered.push_back(std::to_string(rank) + ": " + news);
   }
   std::uint32_t keep_place() override { return next_place++; }
+  void give_place(std::uint32_t added, std::uint32_t rank) override {
+    ordered.push_back(std::to_string(added) + " has the place of " + std::to_string(rank));
+  }
 
   Listener listener;
   std::chrono::milliseconds patience{0};
