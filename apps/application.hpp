@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -42,6 +43,19 @@ class Reporter {
   virtual void summary(const std::string& name, nlohmann::json value) = 0;
 };
 
+/// What an application has read for a worker before that has its place in the job
+/// (Application::read_ahead()).
+class ReadAhead {
+ public:
+  virtual ~ReadAhead() = default;
+};
+/// As something that the application alone knows.
+template <class Data>
+struct ReadAheadOf final : ReadAhead {
+  explicit ReadAheadOf(Data read) : data(std::move(read)) {}
+  Data data;
+};
+
 struct WorkerContext {
   Session& session;
   ConsistencyModel consistency;  ///< for the application's tables
@@ -51,6 +65,15 @@ struct WorkerContext {
   const std::atomic<bool>& stop;
   TrainingWatch& watch;      ///< to be told of each mini-batch and clock
   Checkpoints& checkpoints;  ///< to be told of each iteration, by applications that can be resumed
+  std::unique_ptr<ReadAhead> read_ahead = nullptr;  ///< what the application has read; nullptr: nothing yet
+
+  /// What it has read for this worker, or what `read` returns now, an absl::StatusOr<Data>.
+  template <class Read>
+  [[nodiscard]] auto take_data(Read read) -> decltype(read()) {
+    using Data = typename decltype(read())::value_type;
+    if (read_ahead == nullptr) return read();
+    return std::move(static_cast<ReadAheadOf<Data>&>(*std::exchange(read_ahead, nullptr)).data);
+  }
 };
 
 struct BaselineContext {
@@ -149,6 +172,15 @@ class Application {
   /// alone knows can be made again from its data, and run_worker() does what Session::is_catching_up() asks
   /// for.
   [[nodiscard]] virtual bool can_replace_workers() const { return false; }
+
+  /// Reads what that worker needs, of so many, as far as it can be read without the job: run_worker() has it
+  /// as WorkerContext::read_ahead. So the others need not wait for that while another process takes a
+  /// worker's place. nullptr: nothing. Errors are run_worker()'s.
+  virtual absl::StatusOr<std::unique_ptr<ReadAhead>> read_ahead(std::uint32_t /*worker*/,
+                                                                std::uint32_t /*workers*/,
+                                                                Reporter& /*reporter*/) const {
+    return nullptr;
+  }
 
   /// Computes the objectives, by name, from the sums over all workers.
   [[nodiscard]] virtual std::map<std::string, double> objectives(

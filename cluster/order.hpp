@@ -29,9 +29,25 @@ struct StartsAnother {
 
   bool operator==(const StartsAnother&) const = default;
 };
-/// Another process has all that this one has, and the next configuration lacks this one.
+/// Another process has all that this one has, and the next configuration lacks this one. To one with workers:
+/// another one waits to be them, and this one ends as soon as nothing is lost by it.
 struct StepsAside {
   bool operator==(const StepsAside&) const = default;
+};
+/// To one with workers: the other one is gone, and this one goes on.
+struct Stays {
+  bool operator==(const Stays&) const = default;
+};
+/// To one that has come while the job runs: it is to be the workers of the process of that rank, reads what
+/// it needs for that, and says when it has.
+struct BecomesWorkers {
+  std::uint32_t rank = 0;
+
+  bool operator==(const BecomesWorkers&) const = default;
+};
+/// To that one: it is in the place of that process now, and has its rank.
+struct HasPlace {
+  bool operator==(const HasPlace&) const = default;
 };
 /// To all that were there before: another process leads the run.
 struct HasLeader {
@@ -40,7 +56,8 @@ struct HasLeader {
 
   bool operator==(const HasLeader&) const = default;
 };
-using Order = std::variant<BecomesCopy, IsNotNeeded, StartsAnother, StepsAside, HasLeader>;
+using Order = std::variant<BecomesCopy, BecomesWorkers, HasPlace, IsNotNeeded, StartsAnother, StepsAside,
+                           Stays, HasLeader>;
 
 /// JSON, in one line. Bytes that are not UTF-8 are replaced.
 std::string encode(const Order& order);

@@ -19,6 +19,8 @@ constexpr const char* kTakes = "takes";
 constexpr const char* kWantsToJoin = "wants to join";
 constexpr const char* kHasJoined = "has joined";
 constexpr const char* kWantsToLeave = "wants to leave";
+constexpr const char* kTakesWorkers = "takes workers";
+constexpr const char* kHasRead = "has read";
 
 Json json_of(const Suspicion& suspicion) {
   return {{kSuspect, suspicion.address}, {kWhy, suspicion.why}};
@@ -26,6 +28,7 @@ Json json_of(const Suspicion& suspicion) {
 Json json_of(const Arrival& arrival) {
   Json json = {{kArrived, arrival.pid}, {kHost, arrival.host}, {kMachine, arrival.machine}};
   if (arrival.takes) json[kTakes] = *arrival.takes;
+  if (arrival.takes_workers) json[kTakesWorkers] = *arrival.takes_workers;
   return json;
 }
 Json json_of(const WantsToJoin& wish) {
@@ -38,6 +41,9 @@ Json json_of(const HasJoined& joined) {
 Json json_of(const WantsToLeave& /*wish*/) {
   return {{kWantsToLeave, true}};
 }
+Json json_of(const HasRead& /*read*/) {
+  return {{kHasRead, true}};
+}
 
 }  // namespace
 
@@ -49,7 +55,7 @@ absl::StatusOr<Word> decode_word(std::string_view text) {
   const auto wrong = [] {
     return absl::InvalidArgumentError(
         "a word about configurations: expected a suspicion, an arrival, a wish to join or leave, or that it "
-        "has joined");
+        "has joined or read");
   };
   const std::optional<Json> object = short_object(text);
   if (!object) return wrong();
@@ -61,11 +67,16 @@ absl::StatusOr<Word> decode_word(std::string_view text) {
   const std::optional<std::string> host = text_in(json, kHost);
   const std::optional<std::string> machine = text_in(json, kMachine);
   if (arrived && host && machine) {
-    return Arrival{.pid = *arrived, .host = *host, .machine = *machine, .takes = number_in(json, kTakes)};
+    return Arrival{.pid = *arrived,
+                   .host = *host,
+                   .machine = *machine,
+                   .takes = number_in(json, kTakes),
+                   .takes_workers = number_in(json, kTakesWorkers)};
   }
   if (const auto wants = text_in(json, kWantsToJoin)) return WantsToJoin{.address = *wants};
   if (const auto joined = text_in(json, kHasJoined)) return HasJoined{.address = *joined};
   if (json.contains(kWantsToLeave)) return WantsToLeave{};
+  if (json.contains(kHasRead)) return HasRead{};
   return wrong();
 }
 

@@ -26,6 +26,7 @@ struct Arrival {
   std::string machine;  ///< which host that is; equal for two processes if they share one
   /// Of one that nobody has asked for: so many servers its host is to take; nullopt: its share.
   std::optional<std::uint32_t> takes = std::nullopt;
+  std::optional<std::uint32_t> takes_workers = std::nullopt;  ///< the same of processes with workers
 
   bool operator==(const Arrival&) const = default;
 };
@@ -41,11 +42,16 @@ struct HasJoined {
 
   bool operator==(const HasJoined&) const = default;
 };
-/// This process, a server or a copy of one, is to end, and may if another copy has all that it has.
+/// This process, a server or a copy of one, is to end, and may if another copy has all that it has; or one
+/// with workers, in whose place another one may be.
 struct WantsToLeave {
   bool operator==(const WantsToLeave&) const = default;
 };
-using Word = std::variant<Suspicion, Arrival, WantsToJoin, HasJoined, WantsToLeave>;
+/// This process has read all that it needs to be workers in the place of others.
+struct HasRead {
+  bool operator==(const HasRead&) const = default;
+};
+using Word = std::variant<Suspicion, Arrival, WantsToJoin, HasJoined, WantsToLeave, HasRead>;
 
 /// JSON, in one line. Bytes that are not UTF-8 are replaced.
 std::string encode(const Word& word);

@@ -67,6 +67,7 @@ struct Encoder {
   json operator()(const HeldMessage& message) const {
     return {{"kind", "held"}, {"begun", message.begun}, {"has_finished", message.has_finished}};
   }
+  json operator()(const SteppedAsideMessage& /*message*/) const { return {{"kind", "stepped aside"}}; }
   json operator()(const EndedMessage& message) const {
     return {{"kind", "ended"}, {"status", message.status}};
   }
@@ -169,6 +170,7 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
   if (kind == "signaled") return SignaledMessage{exact_number<int>(object.at("signal"))};
   if (kind == "asked to stop") return AskedToStopMessage{exact_number<int>(object.at("signal"))};
   if (kind == "held") return held(object);
+  if (kind == "stepped aside") return SteppedAsideMessage{};
   if (kind == "ended") return EndedMessage{exact_number<int>(object.at("status"))};
   if (kind == "print") return PrintMessage{object.at("line").get<std::string>()};
   if (kind == "summary") return SummaryMessage{object.at("name").get<std::string>(), object.at("value")};

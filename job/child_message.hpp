@@ -116,6 +116,9 @@ struct HeldMessage {
   bool has_finished = false;  ///< one of them has trained to the end
 };
 
+/// The process's last message: another one is to be its workers, of whom nothing more comes from this one.
+struct SteppedAsideMessage {};
+
 /// The process's last message: it ends on purpose. Sent on a cluster, where nobody gets its wait status.
 struct EndedMessage {
   int status = 0;  ///< its exit status; 0 also if it has saved, since it was asked to stop
@@ -124,7 +127,7 @@ struct EndedMessage {
 using ChildMessage =
     std::variant<IterationMessage, StatisticsMessage, ProgressMessage, PrintMessage, SummaryMessage,
                  FinishedMessage, ServedMessage, FailedMessage, SilentWorkerMessage, SignaledMessage,
-                 AskedToStopMessage, HeldMessage, EndedMessage>;
+                 AskedToStopMessage, HeldMessage, SteppedAsideMessage, EndedMessage>;
 
 /// When it is time for the next StatisticsMessage: seldom enough to cost nothing.
 class StatisticsTimer {

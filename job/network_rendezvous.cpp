@@ -257,6 +257,10 @@ PeerNews::Standing NetworkRendezvous::standing() {
   return parts_->talk->with_lock([&] { return parts_->role->standing(); });
 }
 
+void NetworkRendezvous::give_place(std::uint32_t added, std::uint32_t rank) {
+  parts_->talk->ask([&role = *parts_->role, added, rank] { role.give_place(added, rank); });
+}
+
 void NetworkRendezvous::say(const std::string& word) {
   parts_->talk->say(line_of({{says::kWord, word}}));
 }

@@ -63,6 +63,7 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   void tell_one(std::uint32_t rank, const std::string& news) override;
   std::uint32_t keep_place() override;
   Standing standing() override;
+  void give_place(std::uint32_t added, std::uint32_t rank) override;
   void say(const std::string& word) override;
   void dismiss(std::uint32_t rank, const std::string& why) override;
   void release(std::uint32_t rank) override;

@@ -72,6 +72,10 @@ class PeerNews {
   virtual std::uint32_t keep_place() = 0;
   /// Rank 0: whether it may decide.
   [[nodiscard]] virtual Standing standing() { return {}; }
+  /// Rank 0: the process that was added as `added` has that rank from now on, as one that has come in the
+  /// place of the one before. If that rank is not free, it is dismissed instead; if it is gone, nothing
+  /// happens.
+  virtual void give_place(std::uint32_t added, std::uint32_t rank) = 0;
   /// To rank 0.
   virtual void say(const std::string& word) = 0;
   /// Rank 0: the process has no place in the job any more. It is told so if it can be reached, now or later,

@@ -124,6 +124,9 @@ absl::Status Session::give_up(const absl::Status& why) {
   core_->give_up(why);
   return absl::OkStatus();
 }
+absl::Status Session::step_aside() {
+  return core_->is_here() ? core_->step_aside() : core_->elsewhere();
+}
 void Session::report(const IterationReport& iteration) {
   if (core_->is_here() && surroundings_ != nullptr)
     surroundings_->on_iteration(iteration, [this] { return core_->statistics(); });

@@ -169,6 +169,7 @@ void SessionCore::say_what_may_be_lost(ServerLink& link) {
   if (link.server == 0 && said_end_ >= 0) say(link, protocol::EndIteration{said_end_});
   if (link.server == 0 && checkpointing_.said()) say(link, *checkpointing_.said());
   for (; !link.unsaid.empty(); link.unsaid.pop_front()) say(link, link.unsaid.front());
+  if (steps_aside_) say_that_it_steps_aside(link);
 }
 
 void SessionCore::say(ServerLink& link, const protocol::ControlMessage& message) {
@@ -312,6 +313,8 @@ void SessionCore::on_event(const transport::Event& event) {
       on_completion(event);
       break;
     case transport::Event::Kind::kDisconnected:
+      // It has heard the last that this worker had to say.
+      if (steps_aside_ && link.is_up() && link.control.empty()) link.said_goodbye = true;
       // A server that has not said goodbye may not have taken the last updates. The message has its name
       // already.
       if (!link.said_goodbye && mending_.lose(link)) return;
@@ -1001,8 +1004,8 @@ absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock, Servers w
                     });
 }
 
-absl::Status SessionCore::leave() {
-  if (left_ || !status_.ok()) return status_;
+/// Sends what this worker has not sent yet, before it says nothing more.
+absl::Status SessionCore::send_the_rest() {
   // How it ends was said already.
   static_cast<void>(checkpointing_.finish());
   if (!status_.ok()) return status_;
@@ -1010,7 +1013,12 @@ absl::Status SessionCore::leave() {
   RETURN_IF_ERROR(settle_tables(Milestone::kLeaving));
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_settled();
   RETURN_IF_ERROR(send_put_off());
-  RETURN_IF_ERROR(ship_all());
+  return ship_all();
+}
+
+absl::Status SessionCore::leave() {
+  if (left_ || !status_.ok()) return status_;
+  RETURN_IF_ERROR(send_the_rest());
   // This worker's last updates are weighted by its examples, although the clock was not finished.
   if (iteration_.has_begun(clock_) && any_table(&consistency::Rules::weighs_means)) {
     RETURN_IF_ERROR(tell_clock(clock_ + 1, Servers::kCounting));
@@ -1021,6 +1029,30 @@ absl::Status SessionCore::leave() {
     return std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link->said_goodbye; });
   };
   return wait_until(parted, options_.timeout_ms, [] { return std::string("the servers' goodbye"); });
+}
+
+/// To a server that waits for those that take workers' places, giving up is as a death. It ends the
+/// connection when it has heard that, and so all that was said before.
+absl::Status SessionCore::step_aside() {
+  if (left_ || !status_.ok()) return status_;
+  RETURN_IF_ERROR(send_the_rest());
+  // Then each server knows of the same clock, and nothing is done again.
+  RETURN_IF_ERROR(tell_clock(clock_, Servers::kAll));
+  steps_aside_ = true;
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    if (link->is_up()) say_that_it_steps_aside(*link);  // to others when they are
+  }
+  const auto is_parted = [](const auto& link) { return link->said_goodbye; };
+  const absl::Status parted =
+      wait_until([&] { return std::all_of(links_.begin(), links_.end(), is_parted); }, options_.timeout_ms,
+                 [] { return std::string("the servers to part from this worker"); });
+  left_ = true;
+  return parted;
+}
+
+void SessionCore::say_that_it_steps_aside(ServerLink& link) {
+  say(link, protocol::Failed{static_cast<std::uint32_t>(absl::StatusCode::kAborted),
+                             "another process takes its place"});
 }
 
 void SessionCore::give_up(const absl::Status& why) {

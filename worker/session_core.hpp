@@ -62,6 +62,8 @@ class SessionCore {
   Checkpointing& checkpointing() { return checkpointing_; }
   /// Ships everything, says goodbye and waits for the servers' goodbyes: then this worker's memory may go.
   absl::Status leave();
+  /// As Session::step_aside().
+  absl::Status step_aside();
   /// Tells the servers, and through them the other workers, that this worker gives up.
   void give_up(const absl::Status& why);
 
@@ -215,6 +217,8 @@ class SessionCore {
   template <class Concerned>
   absl::Status wait_for_operations(const Concerned& concerned);
   absl::Status settle_tables(Milestone milestone);
+  absl::Status send_the_rest();
+  void say_that_it_steps_aside(ServerLink& link);
   absl::Status advance(bool is_barrier);
   absl::Status barrier_after(Milestone milestone);
   absl::Status keep_lead();
@@ -275,6 +279,7 @@ class SessionCore {
   std::array<transport::Event, 64> events_;
   std::uint32_t sending_ = 0;  ///< how many Sending there are
   bool left_ = false;
+  bool steps_aside_ = false;          ///< and has told, or tells, the servers so
   bool is_opening_ = false;           ///< a table is being opened
   protocol::OpenTable opening_;       ///< the newest table that was opened, or is
   consistency::Clock said_end_ = -1;  ///< the newest iteration that this worker has ended

@@ -90,6 +90,17 @@ class ClickThrough final : public Application {
   absl::Status run_worker(WorkerContext& context) const override {
     return with_enough_memory(options_.what_needs_less_memory(), [&] { return run_as_worker(context); });
   }
+  absl::StatusOr<std::unique_ptr<ReadAhead>> read_ahead(std::uint32_t worker, std::uint32_t workers,
+                                                        Reporter& reporter) const override {
+    if (!options_.trains()) return nullptr;
+    std::unique_ptr<ReadAhead> read;
+    RETURN_IF_ERROR(with_enough_memory(options_.what_needs_less_memory(), [&] {
+      absl::StatusOr<Input> input = load_input(options_, {.rank = worker, .workers = workers}, reporter);
+      if (input.ok()) read = std::make_unique<ReadAheadOf<Input>>(*std::move(input));
+      return input.status();
+    }));
+    return read;
+  }
   absl::Status run_baseline(BaselineContext& context) const override {
     return with_enough_memory(options_.what_needs_less_memory(), [&] { return run_alone(context); });
   }
@@ -152,7 +163,8 @@ absl::Status ClickThrough::run_as_worker(WorkerContext& context) const {
                       .stop = context.stop,
                       .checkpoints = context.checkpoints};
   if (!options_.trains()) return use_loaded(run);
-  const absl::StatusOr<Input> input = load_input(run);
+  const absl::StatusOr<Input> input =
+      context.take_data([&] { return load_input(options_, run.member, run.reporter); });
   if (!input.ok()) return input.status();
   RETURN_IF_ERROR(check_all_have_read_the_same(session, *input));
   context.checkpoints.note(kBatchNote, std::to_string(input->batch));
@@ -176,7 +188,7 @@ absl::Status ClickThrough::run_alone(BaselineContext& context) const {
                       .stop = context.stop,
                       .checkpoints = none};
   if (!options_.trains()) return use_loaded(run);
-  const absl::StatusOr<Input> input = load_input(run);
+  const absl::StatusOr<Input> input = load_input(options_, run.member, run.reporter);
   if (!input.ok()) return input.status();
   if (options_.has_blocks()) {
     BlockLocalParameters parameters(options_.rules());

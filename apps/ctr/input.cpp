@@ -64,20 +64,24 @@ class BatchesInFiles final : public BatchSource {
  public:
   /// `examples`: how many there are of these, of all workers; so many there must be each time.
   /// `examples_each`: of a mini-batch.
-  BatchesInFiles(const WorkerRun& run, bool of_test, std::uint64_t examples, std::uint64_t examples_each)
-      : run_(run), of_test_(of_test), examples_(examples), examples_each_(examples_each) {}
+  BatchesInFiles(const Options& options, const Member& member, bool of_test, std::uint64_t examples,
+                 std::uint64_t examples_each)
+      : options_(options),
+        member_(member),
+        of_test_(of_test),
+        examples_(examples),
+        examples_each_(examples_each) {}
 
   absl::Status for_each(absl::FunctionRef<absl::Status(const MiniBatch&)> use) const override {
-    const Options& options = run_.options;
-    const bool has_own_files = !options.test_data.empty();
+    const bool has_own_files = !options_.test_data.empty();
     ExamplesOptions files =
-        examples_in(options, of_test_ && has_own_files ? options.test_data : options.data);
+        examples_in(options_, of_test_ && has_own_files ? options_.test_data : options_.data);
     std::uint64_t count = 0;  // of those that are trained, or of those for the test
     files.is_used = [&](std::uint64_t number, std::size_t /*file*/) {
-      const bool is_of_these = has_own_files || is_in_test_share(options, number) == of_test_;
+      const bool is_of_these = has_own_files || is_in_test_share(options_, number) == of_test_;
       if (!is_of_these) return false;
       // Of those that are too many none is trained: others would wait for this worker, or it for them.
-      return count++ < examples_ && run_.member.has(count - 1, examples_each_);
+      return count++ < examples_ && member_.has(count - 1, examples_each_);
     };
     MiniBatches batch(examples_each_);
     const auto add = [&](const Example& example) {
@@ -96,7 +100,8 @@ class BatchesInFiles final : public BatchSource {
   }
 
  private:
-  const WorkerRun& run_;
+  const Options& options_;
+  const Member member_;
   const bool of_test_;
   const std::uint64_t examples_;
   const std::uint64_t examples_each_;
@@ -158,29 +163,28 @@ ReadProgress progress_of_reading(Reporter& reporter) {
 }
 
 /// The examples stay where they are, but are counted.
-absl::StatusOr<Input> stream_input(const WorkerRun& run) {
+absl::StatusOr<Input> stream_input(const Options& options, const Member& member, Reporter& reporter) {
   Input input;
-  ExamplesOptions files = all_examples(run.options);
+  ExamplesOptions files = all_examples(options);
   files.is_used = [&](std::uint64_t number, std::size_t file) {
-    ++(is_for_test(run.options, number, file) ? input.test_examples : input.train_examples);
+    ++(is_for_test(options, number, file) ? input.test_examples : input.train_examples);
     return false;
   };
   absl::StatusOr<ExamplesRead> read = read_examples(
-      files, [](const Example&) { return absl::OkStatus(); }, progress_of_reading(run.reporter));
+      files, [](const Example&) { return absl::OkStatus(); }, progress_of_reading(reporter));
   if (!read.ok()) return read.status();
   input.read = *std::move(read);
-  input.batch =
-      run.options.batch_examples().value_or(kBatchSize.of(input.train_examples, run.member.workers));
-  input.train = std::make_unique<BatchesInFiles>(run, /*of_test=*/false, input.train_examples, input.batch);
-  input.test = std::make_unique<BatchesInFiles>(run, /*of_test=*/true, input.test_examples, kTestBatch);
+  input.batch = options.batch_examples().value_or(kBatchSize.of(input.train_examples, member.workers));
+  input.train =
+      std::make_unique<BatchesInFiles>(options, member, /*of_test=*/false, input.train_examples, input.batch);
+  input.test =
+      std::make_unique<BatchesInFiles>(options, member, /*of_test=*/true, input.test_examples, kTestBatch);
   return input;
 }
 
 /// Before examples are dealt, as many are counted as have a say in how.
-absl::StatusOr<std::uint64_t> batch_of(const WorkerRun& run) {
-  const Options& options = run.options;
+absl::StatusOr<std::uint64_t> batch_of(const Options& options, std::uint32_t workers) {
   if (const std::optional<std::uint64_t> known = options.batch_examples()) return *known;
-  const std::uint32_t workers = run.member.workers;
   const absl::StatusOr<std::uint64_t> train_examples = count_examples(
       all_examples(options), kBatchSize.examples_that_decide(workers),
       [&](std::uint64_t number, std::size_t file) { return !is_for_test(options, number, file); });
@@ -188,10 +192,9 @@ absl::StatusOr<std::uint64_t> batch_of(const WorkerRun& run) {
   return kBatchSize.of(*train_examples, workers);
 }
 
-absl::StatusOr<Input> keep_input(const WorkerRun& run) {
-  const absl::StatusOr<std::uint64_t> batch = batch_of(run);
+absl::StatusOr<Input> keep_input(const Options& options, const Member& member, Reporter& reporter) {
+  const absl::StatusOr<std::uint64_t> batch = batch_of(options, member.workers);
   if (!batch.ok()) return batch.status();
-  const Options& options = run.options;
   const bool has_blocks = options.has_blocks();
   Input input;
   input.batch = *batch;
@@ -202,16 +205,16 @@ absl::StatusOr<Input> keep_input(const WorkerRun& run) {
       [&](const Example& example) {
         const bool is_test = is_for_test(options, example.number, example.file);
         const std::uint64_t number = is_test ? input.test_examples++ : input.train_examples++;
-        if (is_test && run.member.has(number, kTestBatch)) test->add(example);
+        if (is_test && member.has(number, kTestBatch)) test->add(example);
         if (!is_test && has_blocks) {
           for (const Feature& feature : example.features) input.plan.add(feature.key);
         }
-        const bool trains = !is_test && run.member.has(number, input.batch);
+        const bool trains = !is_test && member.has(number, input.batch);
         if (trains && has_blocks) input.columns.add(example);
         if (trains && !has_blocks) train->add(example);
         return absl::OkStatus();
       },
-      progress_of_reading(run.reporter));
+      progress_of_reading(reporter));
   if (!read.ok()) return read.status();
   input.read = *std::move(read);
   train->finish();
@@ -225,8 +228,8 @@ absl::StatusOr<Input> keep_input(const WorkerRun& run) {
 
 }  // namespace
 
-absl::StatusOr<Input> load_input(const WorkerRun& run) {
-  return run.options.streams() ? stream_input(run) : keep_input(run);
+absl::StatusOr<Input> load_input(const Options& options, const Member& member, Reporter& reporter) {
+  return options.streams() ? stream_input(options, member, reporter) : keep_input(options, member, reporter);
 }
 
 absl::Status check_all_have_read_the_same(Session& session, const Input& input) {

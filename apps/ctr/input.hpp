@@ -8,10 +8,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "apps/application.hpp"
 #include "apps/ctr/batches.hpp"
 #include "apps/ctr/columns.hpp"
 #include "apps/ctr/options.hpp"
-#include "apps/ctr/worker_run.hpp"
+#include "apps/data/dealing.hpp"
 #include "apps/data/examples.hpp"
 #include <verbena/session.hpp>
 
@@ -38,8 +39,8 @@ struct Input {
   std::uint64_t train_examples = 0;  ///< of all workers
   std::uint64_t test_examples = 0;
 };
-/// `run` must outlive the result.
-absl::StatusOr<Input> load_input(const WorkerRun& run);
+/// `options` must outlive the result.
+absl::StatusOr<Input> load_input(const Options& options, const Member& member, Reporter& reporter);
 /// FAILED_PRECONDITION: workers of other hosts have other files, or a file has changed while they read; they
 /// would wait for each other. Collective, before the training.
 absl::Status check_all_have_read_the_same(Session& session, const Input& input);

@@ -98,6 +98,20 @@ absl::Status EmbeddingApplication::run_worker(WorkerContext& context) const {
   return with_enough_memory(needs_less_memory(), [&] { return train_as_worker(context); });
 }
 
+absl::StatusOr<std::unique_ptr<ReadAhead>> EmbeddingApplication::read_ahead(std::uint32_t worker,
+                                                                            std::uint32_t workers,
+                                                                            Reporter& reporter) const {
+  RETURN_IF_ERROR(check_common_options());
+  RETURN_IF_ERROR(check_options());
+  std::unique_ptr<ReadAhead> read;
+  RETURN_IF_ERROR(with_enough_memory(needs_less_memory(), [&] {
+    absl::StatusOr<std::unique_ptr<ReadAhead>> data = read_data(worker, workers, reporter);
+    if (data.ok()) read = *std::move(data);
+    return data.status();
+  }));
+  return read;
+}
+
 absl::Status EmbeddingApplication::run_baseline(BaselineContext& context) const {
   RETURN_IF_ERROR(check_common_options());
   RETURN_IF_ERROR(check_options());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,8 @@ class EmbeddingApplication : public AllocatingApplication {
  public:
   absl::Status check(std::uint32_t workers) final;
   absl::Status run_worker(WorkerContext& context) const final;
+  absl::StatusOr<std::unique_ptr<ReadAhead>> read_ahead(std::uint32_t worker, std::uint32_t workers,
+                                                        Reporter& reporter) const final;
   absl::Status run_baseline(BaselineContext& context) const final;
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override;
   [[nodiscard]] bool leaves_open(std::string_view option) const override;
@@ -51,6 +54,12 @@ class EmbeddingApplication : public AllocatingApplication {
   virtual absl::Status check_data(std::uint32_t workers) const = 0;
   /// As run_worker() and run_baseline(), but the options have been checked.
   virtual absl::Status train_as_worker(WorkerContext& context) const = 0;
+  /// As read_ahead().
+  virtual absl::StatusOr<std::unique_ptr<ReadAhead>> read_data(std::uint32_t /*worker*/,
+                                                               std::uint32_t /*workers*/,
+                                                               Reporter& /*reporter*/) const {
+    return nullptr;
+  }
   virtual absl::Status train_alone(BaselineContext& context) const = 0;
   /// What to change when memory has run out: "a smaller --dimension".
   [[nodiscard]] virtual std::string_view needs_less_memory() const = 0;

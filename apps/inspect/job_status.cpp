@@ -55,6 +55,12 @@ std::string text_of_workers(const RunStatus& run) {
   return in_columns(lines);
 }
 
+std::string text_of_moves(const RunStatus& run) {
+  std::string text;
+  for (const std::string& move : run.moves) text += fmt::format("  {}\n", base::printable(move));
+  return text.empty() ? "" : "\nWhat moves:\n" + text;
+}
+
 std::string text_of_events(const RunStatus& run) {
   std::string text;
   for (const RunEvent& event : run.events)
@@ -88,7 +94,8 @@ std::string text_of_run(const JobStatus& status) {
                         times(run.joins, "join"));
   if (run.restarts > 0) text += times(run.restarts, "restart") + '\n';
   text += text_of_clock(status) + '\n' + text_of_checkpoint(status);
-  return text + '\n' + text_of_servers(run) + '\n' + text_of_workers(run) + text_of_events(run);
+  return text + '\n' + text_of_servers(run) + '\n' + text_of_workers(run) + text_of_moves(run) +
+         text_of_events(run);
 }
 
 }  // namespace

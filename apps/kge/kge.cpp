@@ -182,6 +182,8 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   void share_out(Job& job, std::uint32_t workers) const;
   [[nodiscard]] RowSources first_rows(const Job& job) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
+  absl::StatusOr<std::unique_ptr<ReadAhead>> read_data(std::uint32_t worker, std::uint32_t workers,
+                                                       Reporter& reporter) const override;
   absl::Status train_alone(BaselineContext& context) const override;
   absl::Status save_rows(const Job& job, RowStore& rows) const;
 
@@ -498,6 +500,15 @@ RowSources KnowledgeGraphEmbedding::first_rows(const Job& job) const {
   return random_rows(shape(), job.data.entities, job.data.relations, training_.seed);
 }
 
+absl::StatusOr<std::unique_ptr<ReadAhead>> KnowledgeGraphEmbedding::read_data(std::uint32_t worker,
+                                                                              std::uint32_t workers,
+                                                                              Reporter& reporter) const {
+  if (answers()) return nullptr;
+  absl::StatusOr<Job> job = load_job(worker, workers, reporter);
+  if (!job.ok()) return job.status();
+  return std::make_unique<ReadAheadOf<Job>>(*std::move(job));
+}
+
 absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
   if (answers()) {
@@ -505,7 +516,8 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
     context.reporter.iteration({.iteration = 0});
     return absl::OkStatus();
   }
-  const absl::StatusOr<Job> job = load_job(session.rank(), session.workers(), context.reporter);
+  const absl::StatusOr<Job> job =
+      context.take_data([&] { return load_job(session.rank(), session.workers(), context.reporter); });
   if (!job.ok()) return job.status();
   FetchOptions fetch = fetch_options();
   fetch.near_draws = near_negatives_;

@@ -23,6 +23,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "apps/launcher/child_command.hpp"
+#include "apps/launcher/early_reading.hpp"
 #include "apps/launcher/hosts_replacement.hpp"
 #include "apps/launcher/hosts_succession.hpp"
 #include "apps/launcher/leader.hpp"
@@ -36,6 +37,7 @@
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/resuming/checkpoints.hpp"
+#include "apps/resuming/hand_over.hpp"
 #include "apps/resuming/stop_gate.hpp"
 #include "apps/thrown.hpp"
 #include "base/cores.hpp"
@@ -69,6 +71,8 @@ constexpr auto kReasonComesIn = std::chrono::seconds(3);
 constexpr auto kSameRequest = std::chrono::seconds(1);
 /// For those that this process has started, after the run. One that comes too late would look for rank 0.
 constexpr std::chrono::milliseconds kPatienceWithStarted(10'000);
+/// So often a process that reads before it has its place looks whether it is to end.
+constexpr std::chrono::milliseconds kBetweenLooks(50);
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -88,6 +92,11 @@ struct Others {
   [[nodiscard]] bool one_host() const { return std::set(hosts.begin(), hosts.end()).size() == 1; }
 };
 
+bool has_ended_well(const JobsResult& result) {
+  return !result.abandoned && std::all_of(result.statuses.begin(), result.statuses.end(),
+                                          [](const absl::Status& status) { return status.ok(); });
+}
+
 /// One process of the cluster, from the rendezvous to its end.
 class ClusterProcess {
  public:
@@ -98,13 +107,15 @@ class ClusterProcess {
   int run();
 
  private:
-  [[nodiscard]] std::uint32_t rank() const { return cluster_.rendezvous.rank(); }
+  void wait_for_started();
+  [[nodiscard]] std::uint32_t rank() const { return taken_rank_.value_or(cluster_.rendezvous.rank()); }
   [[nodiscard]] bool leads() const { return rank() == 0; }
   /// It leads a run that goes on, in the place of a process that is gone.
   [[nodiscard]] bool has_taken_over() const { return leads() && is_late(); }
   /// See PeerRendezvous::is_late().
   [[nodiscard]] bool is_late() const { return cluster_.rendezvous.is_late(); }
-  /// It was none of those at the job's beginning: then it is a server or a copy.
+  /// It was none of those at the job's beginning: then it is a server or a copy, unless it takes the place of
+  /// one with workers.
   [[nodiscard]] bool is_added() const { return rank() >= cluster_.rendezvous.size(); }
   [[nodiscard]] bool is_server() const { return is_added() || others_.members[rank()].server; }
   bool stopped();
@@ -131,7 +142,12 @@ class ClusterProcess {
     return cluster_.rendezvous.news() != nullptr && application_.can_replace_workers();
   }
   [[nodiscard]] absl::Status take_own_host();
-  [[nodiscard]] absl::StatusOr<std::uint32_t> server_number();
+  [[nodiscard]] absl::Status learn_task();
+  [[nodiscard]] absl::Status take_place_of_workers(std::uint32_t rank);
+  [[nodiscard]] std::uint32_t server_number() const;
+  /// The same for workers; rank 0 says why not.
+  [[nodiscard]] std::string why_workers_stay() const;
+  void prepare_to_step_aside();
   [[nodiscard]] std::string plan() const;
   absl::Status prepare();
   absl::Status decide_transport();
@@ -158,7 +174,10 @@ class ClusterProcess {
   Application& application_;
   const ApplicationOptions& options_;
   const ClusterOptions& cluster_;
-  int signal_ = 0;  ///< a signal that came before the jobs began
+  int signal_ = 0;                           ///< a signal that came before the jobs began
+  std::uint32_t late_server_ = 0;            ///< of one that comes while the job runs, if it is to be a copy
+  std::optional<std::uint32_t> taken_rank_;  ///< of one that was added, if it has workers' place
+  absl::Status can_go_on_from_checkpoint_;   ///< of one that was added: as workers have to
   bool has_asked_to_leave_ = false;
   std::optional<std::chrono::steady_clock::time_point> asked_at_;  ///< by a signal, while the jobs run
   int asked_of_ = 0;  ///< LeaderLink::leaders_before() at that time: another leader does not know of it
@@ -178,11 +197,13 @@ class ClusterProcess {
   std::mutex link_mutex_;                                ///< while others may use the link, or wait for it
   std::optional<StopGate> stop_gate_;                    ///< of a process of workers that saves first
   std::atomic<bool> others_hold_ = false;  ///< of a process of servers: workers are to save and end
+  std::optional<HandOver> hand_over_;      ///< of one in whose place another one may be
   std::unique_ptr<LeaderLink> link_;
   std::optional<cluster::HasLeader> next_leader_;  ///< that was heard of before there was a link
   // After what they call:
   std::unique_ptr<ToldConfiguration> told_;  ///< if servers have copies
   std::unique_ptr<Leader> leader_;           ///< rank 0's
+  std::unique_ptr<EarlyReading> early_;      ///< of one that is to have workers' place
 };
 
 bool ClusterProcess::stopped() {
@@ -204,9 +225,18 @@ int ClusterProcess::end_early(const absl::Status& status) {
 
 int ClusterProcess::run() {
   const int status = meet_and_train();
-  if (cluster_.rendezvous.ends_this_process()) return status;  // and they go on
-  started_.wait(cluster_.signals, has_stepped_aside_ ? std::nullopt : std::optional(kPatienceWithStarted));
+  const bool is_reading = early_ != nullptr && !early_->has_ended();
+  if (!is_reading && cluster_.rendezvous.ends_this_process()) return status;  // and they go on
+  if (!cluster_.rendezvous.ends_this_process()) wait_for_started();
+  if (is_reading) {  // it cannot be asked to end
+    std::fflush(stdout);
+    ::_exit(status);
+  }
   return status;
+}
+
+void ClusterProcess::wait_for_started() {
+  started_.wait(cluster_.signals, has_stepped_aside_ ? std::nullopt : std::optional(kPatienceWithStarted));
 }
 
 int ClusterProcess::meet_and_train() {
@@ -365,6 +395,7 @@ absl::Status ClusterProcess::learn_where_it_goes_on() {
   const absl::Status followed = follow_resume(run_.job, application_);
   // Only a worker reads it, and it may be gone when others have been made since.
   const bool trains = !is_added() && rank() >= run_.job.server_processes();
+  if (is_added()) can_go_on_from_checkpoint_ = followed;
   return is_late() && !trains && absl::IsNotFound(followed) ? absl::OkStatus() : followed;
 }
 
@@ -435,7 +466,7 @@ absl::StatusOr<std::unique_ptr<HostsSuccession>> ClusterProcess::make_succession
   std::vector<HostsSuccession::HostOfRank> hosts;
   for (std::size_t other = 0; other < others_.hosts.size(); ++other)
     hosts.push_back({.machine = others_.hosts[other], .name = others_.names[other]});
-  if (!has_taken_over()) return HostsSuccession::make(others_.chains, hosts, news);
+  if (!has_taken_over()) return HostsSuccession::make(others_.chains, hosts, news, why_workers_stay());
   cluster::Configuration newest;
   std::vector<HostsSuccession::Survivor> survivors;
   for (const auto& [rank, account] : survivors_) {
@@ -444,14 +475,22 @@ absl::StatusOr<std::unique_ptr<HostsSuccession>> ClusterProcess::make_succession
                          .address = account.address,
                          .host = {.machine = account.machine, .name = account.host}});
   }
-  return HostsSuccession::take_over(others_.chains, hosts, news, survivors, std::move(newest));
+  return HostsSuccession::take_over(others_.chains, hosts, news, survivors, std::move(newest),
+                                    why_workers_stay());
+}
+
+std::string ClusterProcess::why_workers_stay() const {
+  if (replaces_workers()) return "";
+  return fmt::format("those of {} with these options have a state of their own",
+                     std::string(application_.name()));
 }
 
 void ClusterProcess::say_that_it_has_come(job::PeerNews& news) const {
   news.say(cluster::encode(cluster::Arrival{.pid = static_cast<std::uint32_t>(::getpid()),
                                             .host = host_name(),
                                             .machine = own_host_,
-                                            .takes = run_.takes_servers}));
+                                            .takes = run_.takes_servers,
+                                            .takes_workers = run_.takes_workers}));
 }
 
 // ---- when rank 0 is gone, and another one comes
@@ -700,14 +739,15 @@ bool ClusterProcess::ends_with_leader() {
   return link_ != nullptr && link_->is_held();
 }
 
-/// A server's process that is to end lets its copy take its place. All others, if they can, let all save and
-/// end. Not if they are asked twice; nor one that has no place yet, and those that the others end.
+/// A server's process that is to end lets its copy take its place, and one with workers that can be replaced
+/// another one. All others, if they can, let all save and end. Not if they are asked twice; nor one that has
+/// no place yet, and those that the others end.
 bool ClusterProcess::goes_on_after(int signal) {
   if (cluster_.rendezvous.ends_this_process()) return false;
   started_.signal(signal);
   const bool is_copy = told_ != nullptr && is_server() && !leads();
   const bool has_place = !is_copy || told_->has_place();
-  const bool leaves = is_copy && has_place && signal == SIGTERM;
+  const bool leaves = ((is_copy && has_place) || hand_over_) && signal == SIGTERM;
   if (!has_place || !(leaves || (saves_first() && link_->is_led()))) return false;
   const auto now = std::chrono::steady_clock::now();
   if (asked_of_ != link_->leaders_before() && !leaves) asked_at_.reset();
@@ -761,11 +801,53 @@ void ClusterProcess::abort(const absl::Status& why) {
 
 /// See JobOptions::server_processes(). One that has come while the job runs has a number beyond these, of the
 /// server that rank 0 says.
-absl::StatusOr<std::uint32_t> ClusterProcess::server_number() {
-  if (!is_late()) return others_.numbers[rank()];
-  const absl::StatusOr<std::uint32_t> server = told_->wait_for_server([this] { return stopped(); });
-  if (!server.ok()) return server.status();
-  return *server + run_.job.servers * (1 + run_.job.replicas + rank());
+std::uint32_t ClusterProcess::server_number() const {
+  return is_late() ? late_server_ + run_.job.servers * (1 + run_.job.replicas + rank())
+                   : others_.numbers[rank()];
+}
+
+/// Of one that comes while the job runs, in the place of a server's or a copy's process, or as another one.
+absl::Status ClusterProcess::learn_task() {
+  const absl::StatusOr<ToldConfiguration::Task> task = told_->wait_for_task([this] { return stopped(); });
+  if (!task.ok()) return task.status();
+  if (const auto* const workers = std::get_if<cluster::BecomesWorkers>(&*task))
+    return take_place_of_workers(workers->rank);
+  late_server_ = std::get<cluster::BecomesCopy>(*task).server;
+  return absl::OkStatus();
+}
+
+/// They are there, and train, until this process has read all that they have: so others hardly wait for it.
+absl::Status ClusterProcess::take_place_of_workers(std::uint32_t rank) {
+  const std::uint32_t first = run_.job.server_processes();
+  if (!is_added() || rank < first || rank >= cluster_.rendezvous.size())
+    return absl::InvalidArgumentError(
+        fmt::format("rank 0 says that this process becomes the workers of rank {}, which has none", rank));
+  RETURN_IF_ERROR(can_go_on_from_checkpoint_);
+  early_ = std::make_unique<EarlyReading>(application_, (rank - first) * run_.job.threads, run_.job.threads,
+                                          run_.job.total_workers());
+  for (bool has_said = false, has_place = false; !has_place;) {
+    if (!has_said && early_->has_ended()) {
+      RETURN_IF_ERROR(early_->status());
+      told_->has_read();
+      has_said = true;
+    }
+    const absl::StatusOr<bool> place = told_->wait_for_place(kBetweenLooks);
+    if (!place.ok()) return place.status();
+    if (stopped()) return absl::CancelledError("stopped");
+    has_place = *place;
+  }
+  taken_rank_ = rank;
+  others_.hosts[rank] = own_host_;
+  say_that_it_has_come(*cluster_.rendezvous.news());
+  return absl::OkStatus();
+}
+
+/// Of a process of workers, if another one can take its place while it is there.
+void ClusterProcess::prepare_to_step_aside() {
+  if (told_ == nullptr || !replaces_workers()) return;
+  hand_over_.emplace(
+      run_.job.threads, [this] { return told_->steps_aside(); },
+      [this] { return !stop_gate_ || stop_gate_->let_another_answer(); });
 }
 
 int ClusterProcess::train(std::thread& listening) {
@@ -778,26 +860,27 @@ int ClusterProcess::train(std::thread& listening) {
       if (!heard.ok()) abort(heard);
     });
   }
-  const bool server = is_server();
-  const std::uint32_t first_worker = run_.job.server_processes();
   // Before rank 0 has found something for this process to do, it does not listen to it.
-  const absl::StatusOr<std::uint32_t> number = server ? server_number() : rank() - first_worker;
-  if (!number.ok() && has_taken_over()) {
+  const absl::Status has_task = is_late() && is_server() ? learn_task() : absl::OkStatus();
+  if (!has_task.ok() && has_taken_over()) {
     put_warning(stderr, fmt::format("verbena: this process leads the run, and is no server: {}\n",
-                                    std::string(number.status().message())));
+                                    std::string(has_task.message())));
     return lead(std::move(listening), kExitOk);
   }
-  if (!number.ok()) return end_early(number.status());
+  if (!has_task.ok()) return end_early(has_task);
+  const bool server = is_server();
+  const std::uint32_t first_worker = run_.job.server_processes();
   if (const absl::Status linked = open_link(); !linked.ok()) {
     const int status = end_early(linked);
     if (!leads()) return status;
     cluster_.rendezvous.abort(status, "rank 0 cannot listen");
     ::_exit(status);
   }
+  if (!server) prepare_to_step_aside();
   job::AddressExchange addresses(cluster_.rendezvous, first_worker);
   const Role role{
       .job = run_.job,
-      .rank = *number,
+      .rank = server ? server_number() : rank() - first_worker,
       .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, first_worker, rank()),
       .addresses = &addresses,
       .run = others_.members[0].pid,
@@ -806,6 +889,8 @@ int ClusterProcess::train(std::thread& listening) {
             if (replacement_ != nullptr) replacement_->begin();
           },
       .stop_gate = stop_gate_ ? &*stop_gate_ : nullptr,
+      .hand_over = hand_over_ ? &*hand_over_ : nullptr,
+      .early = early_.get(),
       .joins = is_late(),
       .replaces_workers = replaces_workers(),
       .incarnation = cluster_.rendezvous.incarnation(),
@@ -820,7 +905,13 @@ int ClusterProcess::train(std::thread& listening) {
   } else {
     result.statuses.push_back(jobs.status());
   }
-  const bool steps_aside = has_asked_to_leave_ || (told_ != nullptr && told_->steps_aside());
+  if (hand_over_ && hand_over_->is_over() && has_ended_well(result)) {
+    has_stepped_aside_ = true;
+    link_->send(job::SteppedAsideMessage{});
+    link_->wait_for_end([this] { return stopped(); });  // rank 0 has heard it
+    return kExitOk;
+  }
+  const bool steps_aside = server && (has_asked_to_leave_ || (told_ != nullptr && told_->steps_aside()));
   has_stepped_aside_ = steps_aside && !told_->has_place() && !result.abandoned;
   if (has_stepped_aside_) return kExitOk;
   int status = report_result(result, *link_);

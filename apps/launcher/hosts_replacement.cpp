@@ -4,12 +4,19 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <variant>
 
 #include "base/printable.hpp"
 
 namespace verbena::apps {
+
+namespace {
+
+constexpr auto kLeastForOneThatWaits = std::chrono::seconds(20);
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<HostsReplacement>> HostsReplacement::make(const Options& options,
                                                                          job::PeerNews& news) {
@@ -127,6 +134,14 @@ absl::StatusOr<std::string> HostsReplacement::await(std::uint32_t rank, const st
   return fmt::format(
       "the run waits {} s for another process in its place: start it again, with the same command line",
       options_.patience.count());
+}
+
+void HostsReplacement::keep_place(std::uint32_t rank) {
+  Life* const life = life_of(rank);
+  if (life == nullptr) return;
+  // The other one waits to come; if it is gone, yet another one has to be started.
+  life->kept_until = Clock::now() + std::max(options_.patience, kLeastForOneThatWaits);
+  news_.release(rank);
 }
 
 void HostsReplacement::note_iteration(std::uint32_t rank, std::int64_t iteration) {

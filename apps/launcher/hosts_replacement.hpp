@@ -48,6 +48,7 @@ class HostsReplacement final : public Leader::Replacement {
   void add_descriptors(std::vector<pollfd>& wanted) const override;
   void tell(Host& host) override;
   absl::StatusOr<std::string> await(std::uint32_t rank, const std::string& why) override;
+  void keep_place(std::uint32_t rank) override;
   void note_iteration(std::uint32_t rank, std::int64_t iteration) override;
   [[nodiscard]] std::optional<std::uint32_t> rank_of_silent(std::uint32_t worker) const override;
   [[nodiscard]] std::optional<std::pair<std::uint32_t, std::string>> overdue() const override;

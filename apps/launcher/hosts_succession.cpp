@@ -29,6 +29,13 @@ constexpr auto kWordsOfAStop = std::chrono::seconds(5);
 /// Of a process of which nobody knows which copy it was.
 constexpr std::uint32_t kNoCopy = UINT32_MAX;
 
+/// Servers and their copies have the first ranks.
+std::uint32_t rank_of_first_worker(const RankChains& chains) {
+  std::size_t processes = 0;
+  for (const std::vector<std::uint32_t>& chain : chains) processes += chain.size();
+  return static_cast<std::uint32_t>(processes);
+}
+
 cluster::TimePoint this_moment() {
   return std::chrono::steady_clock::now();
 }
@@ -37,15 +44,21 @@ cluster::TimePoint this_moment() {
 
 absl::StatusOr<std::unique_ptr<HostsSuccession>> HostsSuccession::make(const RankChains& chains,
                                                                        const std::vector<HostOfRank>& hosts,
-                                                                       job::PeerNews& news) {
+                                                                       job::PeerNews& news,
+                                                                       const std::string& why_workers_stay) {
   base::FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.valid()) return absl::ErrnoToStatus(errno, "no eventfd");
-  return std::unique_ptr<HostsSuccession>(new HostsSuccession(chains, hosts, news, std::move(bell)));
+  return std::unique_ptr<HostsSuccession>(
+      new HostsSuccession(chains, hosts, news, why_workers_stay, std::move(bell)));
 }
 
 HostsSuccession::HostsSuccession(const RankChains& chains, const std::vector<HostOfRank>& hosts,
-                                 job::PeerNews& news, base::FileDescriptor bell)
-    : news_(news), beginning_(static_cast<std::uint32_t>(hosts.size())), bell_(std::move(bell)) {
+                                 job::PeerNews& news, const std::string& why_workers_stay,
+                                 base::FileDescriptor bell)
+    : news_(news),
+      beginning_(static_cast<std::uint32_t>(hosts.size())),
+      bell_(std::move(bell)),
+      workers_({.first_rank = rank_of_first_worker(chains), .why_they_stay = why_workers_stay}, hosts, news) {
   for (std::uint32_t server = 0; server < chains.size(); ++server) {
     for (std::uint32_t copy = 0; copy < chains[server].size(); ++copy) {
       const std::uint32_t rank = chains[server][copy];
@@ -58,8 +71,9 @@ HostsSuccession::HostsSuccession(const RankChains& chains, const std::vector<Hos
 
 absl::StatusOr<std::unique_ptr<HostsSuccession>> HostsSuccession::take_over(
     const RankChains& chains, const std::vector<HostOfRank>& hosts, job::PeerNews& news,
-    const std::vector<Survivor>& survivors, cluster::Configuration newest) {
-  absl::StatusOr<std::unique_ptr<HostsSuccession>> made = make(chains, hosts, news);
+    const std::vector<Survivor>& survivors, cluster::Configuration newest,
+    const std::string& why_workers_stay) {
+  absl::StatusOr<std::unique_ptr<HostsSuccession>> made = make(chains, hosts, news, why_workers_stay);
   if (!made.ok()) return made.status();
   if (absl::Status taken = (*made)->take_over_from(survivors, std::move(newest)); !taken.ok()) return taken;
   return made;
@@ -73,6 +87,7 @@ absl::Status HostsSuccession::take_over_from(const std::vector<Survivor>& surviv
   }
   // Who was joining has lost the one that had let it in, and begins anew.
   for (const Survivor& one : survivors) {
+    if (workers_.has(one.rank)) workers_.set_host(one.rank, one.host);
     if (one.rank < beginning_) continue;
     Process& process = processes_[one.rank];
     process = {.copy = {.server = 0, .copy = kNoCopy}, .host = one.host, .is_gone = true};
@@ -218,10 +233,15 @@ void HostsSuccession::take(const Heard& heard, Host& host) {
   const auto* const word = std::get_if<cluster::Word>(&heard.what);
   if (word != nullptr && std::holds_alternative<cluster::Arrival>(*word))
     return arrive(heard.rank, std::get<cluster::Arrival>(*word), host);
+  if (word == nullptr) workers_.lose(heard.rank);
+  if (word != nullptr && std::holds_alternative<cluster::HasRead>(*word))
+    return workers_.note_read(heard.rank);
+  const bool wants_to_leave = word != nullptr && std::holds_alternative<cluster::WantsToLeave>(*word);
+  if (workers_.has(heard.rank) && wants_to_leave) return host.leave(heard.rank);
   const auto found = processes_.find(heard.rank);
   if (found == processes_.end()) return;
   if (word == nullptr) return host.lose(heard.rank, "is gone: it crashed, was killed, or its host is gone");
-  if (std::holds_alternative<cluster::WantsToLeave>(*word)) return host.leave(heard.rank);
+  if (wants_to_leave) return host.leave(heard.rank);
   if (!found->second.is_late) return;
   if (const auto* const wish = std::get_if<cluster::WantsToJoin>(word)) {
     let_join(heard.rank, wish->address);
@@ -252,14 +272,20 @@ std::optional<std::uint32_t> HostsSuccession::rank_of(const ServerCopy& copy) co
 /// It comes because rank 0 has asked for it, in the place of one that is gone, or because somebody has added
 /// it.
 void HostsSuccession::arrive(std::uint32_t rank, const cluster::Arrival& arrival, Host& host) {
+  if (workers_.has(rank)) {
+    workers_.note_arrival(rank, arrival);
+    return tell_again();
+  }
   const auto known = processes_.find(rank);
-  if (known == processes_.end() && rank < beginning_) return tell_again();  // a worker's
   if (known != processes_.end() && !known->second.is_gone) return;
   Move* move = move_of(rank);
+  if (move == nullptr && workers_.welcome(rank, arrival)) return tell_again();
   if (move == nullptr) move = plan_for(rank, arrival, host);
+  if (move == nullptr && workers_.welcome(rank, arrival)) return tell_again();
   if (move == nullptr) {
     news_.tell_one(rank, cluster::encode(cluster::IsNotNeeded{
-                             "no server lacks a copy, and no host has two more than this one would have"}));
+                             "no server lacks a copy, and no host has two more than this one would have, of "
+                             "servers or of workers that can move"}));
     news_.release(rank);  // it ends by itself
     return;
   }
@@ -350,8 +376,14 @@ HostsSuccession::Move* HostsSuccession::plan_for(std::uint32_t rank, const clust
     }
   } else {
     transfers = share_of(arrival.machine, all, copies_, arrival.takes);
-    host.show(fmt::format("{} joins, with {} of {} servers and copies",
-                          std::string(base::printable(arrival.host)), transfers.size(), all.size()));
+    const std::size_t workers = workers_.plan(to, arrival.takes_workers);
+    const std::string& why_they_stay = workers_.why_they_stay();
+    host.show(
+        fmt::format("{} joins, with {} of {} servers and copies{}",
+                    std::string(base::printable(arrival.host)), transfers.size(), all.size(),
+                    why_they_stay.empty()
+                        ? fmt::format(", and {} of {} processes with workers", workers, workers_.count())
+                        : fmt::format("; the workers stay where they are: {}", why_they_stay)));
   }
   if (transfers.empty()) return nullptr;
   add_moves(transfers, to);
@@ -374,7 +406,25 @@ std::optional<std::uint32_t> HostsSuccession::starter_on(const std::string& mach
   for (const auto& [rank, process] : processes_) {
     if (!process.is_gone && !process.leaves && process.host.machine == machine) return rank;
   }
-  return std::nullopt;
+  return workers_.starter_on(machine);
+}
+
+std::vector<HostOfRank> HostsSuccession::hosts_with_starters() const {
+  std::vector<HostOfRank> all = workers_.hosts();
+  for (const auto& [rank, process] : processes_) {
+    if (!process.is_gone) all.push_back(process.host);
+  }
+  const std::set<std::string> leaving = machines_that_leave();
+  std::erase_if(all, [&](const HostOfRank& host) { return leaving.contains(host.machine); });
+  return all;
+}
+
+std::set<std::string> HostsSuccession::machines_that_leave() const {
+  std::set<std::string> all = workers_.machines_that_leave();
+  for (const auto& [rank, process] : processes_) {
+    if (process.leaves && !process.is_gone) all.insert(process.host.machine);
+  }
+  return all;
 }
 
 std::string HostsSuccession::name_of(const Move& move) const {
@@ -408,7 +458,18 @@ void HostsSuccession::go_on_with_moves(Host& host) {
     move.deadline = this_moment() + kPatienceWithStart;
     news_.tell_one(*starter, cluster::encode(cluster::StartsAnother{move.rank}));
   }
+  workers_.go_on([this](const std::string& machine) { return starter_on(machine); }, hosts_with_starters());
   for (const std::string& line : std::exchange(lines_, {})) host.show(line);
+  for (const std::string& line : workers_.take_lines()) host.show(line);
+}
+
+void HostsSuccession::note_free(std::uint32_t rank) {
+  workers_.note_free(rank);
+  ring();  // for go_on_with_moves()
+}
+
+void HostsSuccession::end_moves_of_workers(bool is_over) {
+  workers_.end(is_over);
 }
 
 /// It has all that the others have: now another one may go.
@@ -457,6 +518,8 @@ std::vector<std::string> HostsSuccession::moves() {
                               : move.state == Move::State::kStarts ? "starts a process"
                                                                    : "copies"));
   }
+  const std::vector<std::string> of_workers = workers_.moves();
+  all.insert(all.end(), of_workers.begin(), of_workers.end());
   return all;
 }
 
@@ -523,6 +586,11 @@ absl::StatusOr<std::string> HostsSuccession::go_on_without(std::uint32_t rank, c
 }
 
 absl::StatusOr<std::string> HostsSuccession::let_leave(std::uint32_t rank) {
+  if (workers_.has(rank)) {
+    const absl::Status why_not = workers_.let_leave(rank, hosts_with_starters());
+    if (workers_.is_to_go_on()) ring();  // for go_on_with_moves()
+    return why_not;
+  }
   const auto found = processes_.find(rank);
   if (rank == 0 || found == processes_.end()) return absl::FailedPreconditionError("the run needs it");
   found->second.leaves = true;
@@ -554,12 +622,8 @@ absl::Status HostsSuccession::begin_refuge(std::uint32_t rank, const absl::Statu
   if (is_being_moved(process.copy.server)) return is_under_way;
   if (process.refusals >= kMostAttempts) return why;
   const std::vector<Holding> all = holdings();
-  std::set<std::string> hosts_that_leave;
-  for (const auto& [other, its] : processes_) {
-    if (its.leaves && !its.is_gone) hosts_that_leave.insert(its.host.machine);
-  }
   const auto refuge = refuge_of({.server = process.copy.server, .rank = rank, .host = process.host.machine},
-                                all, hosts_that_leave);
+                                all, machines_that_leave());
   if (!refuge) {
     return absl::FailedPreconditionError(fmt::format(
         "{}, and there is no other host with servers that could take its place", std::string(why.message())));

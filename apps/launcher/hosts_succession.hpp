@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -18,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "apps/launcher/leader.hpp"
+#include "apps/launcher/moving_workers.hpp"
 #include "apps/launcher/rank_chains.hpp"
 #include "apps/launcher/shares.hpp"
 #include "base/file_descriptor.hpp"
@@ -32,15 +34,13 @@ namespace verbena::apps {
 /// begin() and the functions of listener() may be called by any thread; all else belongs to one.
 class HostsSuccession final : public Leader::Survival {
  public:
-  /// A process's host.
-  struct HostOfRank {
-    std::string machine;  ///< equal for two processes if they share one
-    std::string name;     ///< for people
-  };
-  /// `hosts`: by rank. RESOURCE_EXHAUSTED: no descriptor.
-  static absl::StatusOr<std::unique_ptr<HostsSuccession>> make(const RankChains& chains,
-                                                               const std::vector<HostOfRank>& hosts,
-                                                               job::PeerNews& news);
+  using HostOfRank = apps::HostOfRank;
+  static constexpr const char* kWorkersStay = "they cannot be replaced";
+  /// `hosts`: by rank. `why_workers_stay`: MovingWorkers::Options::why_they_stay. RESOURCE_EXHAUSTED: no
+  /// descriptor.
+  static absl::StatusOr<std::unique_ptr<HostsSuccession>> make(
+      const RankChains& chains, const std::vector<HostOfRank>& hosts, job::PeerNews& news,
+      const std::string& why_workers_stay = kWorkersStay);
 
   /// A process that was there when rank 0 ended.
   struct Survivor {
@@ -50,11 +50,10 @@ class HostsSuccession final : public Leader::Survival {
   };
   /// Of another rank 0, in a run that goes on: these are left of it, and `newest` is the newest configuration
   /// that any of them knows. All others are left out. DATA_LOSS: that would be all that a server had.
-  static absl::StatusOr<std::unique_ptr<HostsSuccession>> take_over(const RankChains& chains,
-                                                                    const std::vector<HostOfRank>& hosts,
-                                                                    job::PeerNews& news,
-                                                                    const std::vector<Survivor>& survivors,
-                                                                    cluster::Configuration newest);
+  static absl::StatusOr<std::unique_ptr<HostsSuccession>> take_over(
+      const RankChains& chains, const std::vector<HostOfRank>& hosts, job::PeerNews& news,
+      const std::vector<Survivor>& survivors, cluster::Configuration newest,
+      const std::string& why_workers_stay = kWorkersStay);
 
   /// For ToldConfiguration, as `rest` and `on_begin`.
   [[nodiscard]] job::PeerNews::Listener listener();
@@ -72,12 +71,14 @@ class HostsSuccession final : public Leader::Survival {
   [[nodiscard]] bool is_being_joined(std::uint32_t server) override;
   [[nodiscard]] std::optional<Chains> chains() override;
   [[nodiscard]] std::vector<std::string> moves() override;
+  void note_free(std::uint32_t rank) override;
+  void end_moves_of_workers(bool is_over) override;
 
  private:
   using ServerCopy = cluster::Controller::Copy;
 
   HostsSuccession(const RankChains& chains, const std::vector<HostOfRank>& hosts, job::PeerNews& news,
-                  base::FileDescriptor bell);
+                  const std::string& why_workers_stay, base::FileDescriptor bell);
 
   struct Gone {};
   /// What was heard of a rank's process, or what it has said.
@@ -123,6 +124,8 @@ class HostsSuccession final : public Leader::Survival {
   [[nodiscard]] Move* move_of(std::uint32_t newcomer);
   [[nodiscard]] bool is_being_moved(std::uint32_t server) const;
   [[nodiscard]] std::optional<std::uint32_t> starter_on(const std::string& machine) const;
+  [[nodiscard]] std::vector<HostOfRank> hosts_with_starters() const;
+  [[nodiscard]] std::set<std::string> machines_that_leave() const;
   [[nodiscard]] std::string name_of(const Move& move) const;
   void go_on_with_moves(Host& host);
   void finish_move(std::uint32_t newcomer, Host& host);
@@ -145,6 +148,7 @@ class HostsSuccession final : public Leader::Survival {
   std::uint32_t next_copy_ = 0;                 ///< none has had that number
   std::vector<Move> moves_;                     ///< under way, and to come
   std::uint32_t next_plan_ = 0;
+  MovingWorkers workers_;
   std::vector<std::string> lines_;  ///< for people, that nobody has been shown yet
   cluster::StoreState state_;
   cluster::Controller controller_{state_, [](std::uint64_t) {}};

@@ -587,6 +587,7 @@ void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
   if (signaled != nullptr && is_signal(signaled->signal)) end_by(signaled->signal, monitor);
   const auto* asked = std::get_if<job::AskedToStopMessage>(&*message);
   if (asked != nullptr && is_signal(asked->signal)) take_wish_to_stop(asked->signal, monitor);
+  if (std::holds_alternative<job::SteppedAsideMessage>(*message)) take_stepping_aside(seat);
   if (const auto* held = std::get_if<job::HeldMessage>(&*message); held != nullptr && stop_)
     stop_->take(rank_of(seat), *held);
   const auto* ended = std::get_if<job::EndedMessage>(&*message);
@@ -638,6 +639,19 @@ void Leader::lose_worker(Seat& seat, const std::string& what, RunMonitor& monito
   seat.lost_as = what;
   let_go(seat, kDismissed);
   monitor.warn(fmt::format("{}: {}", what, *next));
+  if (survival_ != nullptr) survival_->note_free(rank_of(seat));
+}
+
+/// All that it has reported has been heard.
+void Leader::take_stepping_aside(Seat& seat) {
+  if (stopped_at_ || replacement_ == nullptr || survival_ == nullptr || seat.member.server) {
+    seat.ended = true;  // nobody comes after it
+    return;
+  }
+  seat.lost_as = fmt::format("{} has stepped aside", seat.member.name);
+  replacement_->keep_place(rank_of(seat));
+  let_go(seat, kGo);
+  survival_->note_free(rank_of(seat));
 }
 
 void Leader::take_place(std::uint32_t rank, Member member) {
@@ -673,6 +687,7 @@ void Leader::welcome(std::uint32_t rank, Member member) {
 
 /// Nobody needs them any more, and who does not know them cannot tell them so.
 void Leader::end_those_that_join() {
+  if (survival_ != nullptr) survival_->end_moves_of_workers(workers_left_at_ || stopped_at_);
   for (Seat& seat : seats_) {
     if (!seat.joins || seat.gone) continue;
     static_cast<void>(survival_->go_on_without(
@@ -698,7 +713,8 @@ void Leader::let_leave_who_want_to(RunMonitor& monitor) {
       seat.gone = true;  // and its connection stays until it has ended
       monitor.fail_over(seat.member.of_server, seat.member.pid,
                         fmt::format("{} steps aside, as it was asked to: {}", seat.member.name, *next));
-    } else if (!survival_->is_being_joined(seat.member.of_server) || Clock::now() > since + kLeavePatience) {
+    } else if (!seat.member.server || !survival_->is_being_joined(seat.member.of_server) ||
+               Clock::now() > since + kLeavePatience) {
       seat.wants_to_leave_since.reset();
       const bool ends_anyhow = workers_left_at_ || (stop_ && stop_->is_wanted());
       monitor.warn(

@@ -115,6 +115,10 @@ class Leader {
     [[nodiscard]] virtual std::optional<Chains> chains() = 0;
     /// What moves from host to host, and what is to: one line for each.
     [[nodiscard]] virtual std::vector<std::string> moves() = 0;
+    /// The place of a process with workers is free: it has stepped aside, or is gone.
+    virtual void note_free(std::uint32_t rank) = 0;
+    /// No worker is to move any more, but where its place is free; or, `is_over`, none at all.
+    virtual void end_moves_of_workers(bool is_over) = 0;
 
    protected:
     Survival() = default;
@@ -155,6 +159,8 @@ class Leader {
     /// From now on the run waits for another process in its place. Returns what to do, for people; an error:
     /// it does not wait.
     virtual absl::StatusOr<std::string> await(std::uint32_t rank, const std::string& why) = 0;
+    /// The process of that rank has stepped aside for another one, which is to come in its place.
+    virtual void keep_place(std::uint32_t rank) = 0;
     /// The process of that rank has finished an iteration.
     virtual void note_iteration(std::uint32_t rank, std::int64_t iteration) = 0;
     /// Of the process that a server has found silent, because it misses that worker; nullopt: of none that is
@@ -258,6 +264,7 @@ class Leader {
   void lose(Seat& seat, const std::string& why, RunMonitor& monitor);
   void lose_joining(Seat& seat, const std::string& why, RunMonitor& monitor);
   void lose_worker(Seat& seat, const std::string& what, RunMonitor& monitor);
+  void take_stepping_aside(Seat& seat);
   void take_place(std::uint32_t rank, Member member);
   void hear_worker(Seat& seat, const job::ChildMessage& message);
   void welcome(std::uint32_t rank, Member member);

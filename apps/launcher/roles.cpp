@@ -12,10 +12,12 @@
 
 #include "apps/conditions/competitors.hpp"
 #include "apps/conditions/slowdown.hpp"
+#include "apps/launcher/early_reading.hpp"
 #include "apps/launcher/short_slices.hpp"
 #include "apps/launcher/told_configuration.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/resuming/checkpoints.hpp"
+#include "apps/resuming/hand_over.hpp"
 #include "apps/resuming/stop_gate.hpp"
 #include "base/return_if_error.hpp"
 #include "job/address_exchange.hpp"
@@ -198,6 +200,12 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                    const std::atomic<bool>& stop, SharedNotes& notes) {
   const JobOptions& job = role.job;
   const std::atomic<bool>& stop_at_once = role.stop_word == nullptr ? stop : kNeverStops;
+  std::unique_ptr<ReadAhead> read_ahead;
+  if (role.early != nullptr) {
+    absl::StatusOr<std::unique_ptr<ReadAhead>> read = role.early->take(worker, outlet);
+    if (!read.ok()) return read.status();
+    read_ahead = *std::move(read);
+  }
   const std::vector<SlowRule> slow = slow_rules(job);
   const absl::StatusOr<std::unique_ptr<Competitors>> competitors = Competitors::start(slow, worker);
   if (!competitors.ok()) return competitors.status();
@@ -246,17 +254,21 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   if (role.stop_word != nullptr) checkpoints.save_at_stop(stop, *role.stop_word);
   if (role.stop_gate != nullptr)
     checkpoints.save_at_stop(*role.stop_gate, worker - role.rank * role.job.threads);
+  if (role.hand_over != nullptr)
+    checkpoints.step_aside_by(*role.hand_over, worker - role.rank * role.job.threads);
   Slowdown slowdown(slow, worker);
   WorkerContext context{.session = **session,
                         .consistency = *parse_consistency(job.consistency),
                         .reporter = reporter,
                         .stop = stop_at_once,
                         .watch = slowdown,
-                        .checkpoints = checkpoints};
+                        .checkpoints = checkpoints,
+                        .read_ahead = std::move(read_ahead)};
   const Tally tally(**session);
   reporter.begin(tally);
   absl::Status status = checkpoints.load();
   if (status.ok()) status = application.run_worker(context);
+  if (checkpoints.steps_aside()) return (*session)->step_aside();
   if (checkpoints.has_stopped()) return absl::OkStatus();  // and says goodbye, as one that has finished
   if (!status.ok()) {
     static_cast<void>((*session)->give_up(status));

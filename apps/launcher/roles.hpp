@@ -19,6 +19,8 @@
 
 namespace verbena::apps {
 
+class EarlyReading;
+class HandOver;
 class StopGate;
 class ToldConfiguration;
 
@@ -40,6 +42,10 @@ struct Role {
   std::atomic<std::uint64_t>* stop_word = nullptr;
   /// The same for a process of workers of a job over several hosts.
   StopGate* stop_gate = nullptr;
+  /// Of a process of workers in whose place another one may be: how they step aside for it.
+  HandOver* hand_over = nullptr;
+  /// What a process of workers has begun to read already, if it has.
+  EarlyReading* early = nullptr;
   bool joins = false;  ///< it comes while the job runs: a server's copy, or in a dead worker's place
   bool replaces_workers = false;  ///< other processes take the places of workers that die
   std::uint32_t incarnation = 0;  ///< SessionOptions::incarnation of all workers of a process

@@ -21,7 +21,8 @@ struct RunOptions {
   job::PeerOptions peers = {};  ///< how it finds the processes that were started with it
   /// Of one that joins a job that runs: so many servers its host is to take; nullopt: its share.
   std::optional<std::uint32_t> takes_servers = std::nullopt;
-  std::string metrics;  ///< empty: none
+  std::optional<std::uint32_t> takes_workers = std::nullopt;  ///< the same of processes with workers
+  std::string metrics;                                        ///< empty: none
   std::string report;
   MonitoringOptions monitoring = {};
   bool baseline = false;

@@ -31,7 +31,7 @@ std::vector<std::string> own_words() {
 }  // namespace
 
 std::vector<std::string> words_to_join(std::span<const std::string> words, std::uint32_t rank) {
-  constexpr std::array<std::string_view, 2> kWithValue = {"--process", "--join-servers"};
+  constexpr std::array<std::string_view, 3> kWithValue = {"--process", "--join-servers", "--join-workers"};
   std::vector<std::string> all;
   for (auto word = words.begin(); word != words.end(); ++word) {
     const bool is_separate = std::ranges::find(kWithValue, *word) != kWithValue.end();

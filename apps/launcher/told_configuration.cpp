@@ -95,19 +95,23 @@ void ToldConfiguration::take(const cluster::Configuration& configuration) {
 void ToldConfiguration::take(const cluster::Order& order) {
   const std::lock_guard lock(mutex_);
   if (const auto* const copy = std::get_if<cluster::BecomesCopy>(&order)) {
-    server_ = copy->server < chains_.size()
-                  ? absl::StatusOr<std::uint32_t>(copy->server)
-                  : absl::InvalidArgumentError(fmt::format("rank 0 says that this process becomes a copy of "
-                                                           "server {}, of {}",
-                                                           copy->server, chains_.size()));
+    task_ = copy->server < chains_.size()
+                ? absl::StatusOr<Task>(*copy)
+                : absl::InvalidArgumentError(fmt::format("rank 0 says that this process becomes a copy of "
+                                                         "server {}, of {}",
+                                                         copy->server, chains_.size()));
+  } else if (const auto* const workers = std::get_if<cluster::BecomesWorkers>(&order)) {
+    task_ = *workers;
+  } else if (std::holds_alternative<cluster::HasPlace>(order)) {
+    has_workers_place_ = true;
   } else if (const auto* const idle = std::get_if<cluster::IsNotNeeded>(&order)) {
-    server_ = absl::InvalidArgumentError(fmt::format("this process is not needed: {}", idle->why));
+    task_ = absl::InvalidArgumentError(fmt::format("this process is not needed: {}", idle->why));
   } else if (const auto* const start = std::get_if<cluster::StartsAnother>(&order)) {
     start_other_(start->rank);
   } else if (const auto* const leader = std::get_if<cluster::HasLeader>(&order)) {
     if (leader_change_) leader_change_->on_next(*leader);
   } else {
-    steps_aside_ = true;
+    steps_aside_ = std::holds_alternative<cluster::StepsAside>(order);  // or it stays
   }
   told_.notify_all();
 }
@@ -154,32 +158,41 @@ std::string ToldConfiguration::describe() {
 
 void ToldConfiguration::lose_leader() {
   const std::lock_guard lock(mutex_);
+  // The next one does not know of it. Of a server it is so once a configuration says so.
+  if (own_address_.empty()) steps_aside_ = false;
   if (leader_change_) leader_change_->on_gone();
 }
 
-absl::StatusOr<std::uint32_t> ToldConfiguration::wait_for_server(const std::function<bool()>& stopped) {
+absl::StatusOr<ToldConfiguration::Task> ToldConfiguration::wait_for_task(
+    const std::function<bool()>& stopped) {
   constexpr auto kSlice = std::chrono::milliseconds(50);
   constexpr auto kPatience = std::chrono::seconds(30);  // rank 0 answers at once
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   std::unique_lock lock(mutex_);
-  while (!server_) {
+  while (!task_) {
     told_.wait_for(lock, kSlice);
-    if (server_) break;
+    if (task_) break;
     if (stopped()) return absl::CancelledError("stopped");
     if (std::chrono::steady_clock::now() >= deadline)
       return absl::DeadlineExceededError("rank 0 does not say what this process is to do");
   }
-  return *server_;
+  return *task_;
+}
+
+void ToldConfiguration::has_read() {
+  news_.say(cluster::encode(cluster::HasRead{}));
+}
+
+absl::StatusOr<bool> ToldConfiguration::wait_for_place(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  told_.wait_for(lock, patience, [this] { return has_workers_place_ || !task_->ok(); });
+  if (!has_workers_place_ && !task_->ok()) return task_->status();
+  return has_workers_place_;
 }
 
 void ToldConfiguration::start_others_by(std::function<void(std::uint32_t rank)> start) {
   const std::lock_guard lock(mutex_);
   start_other_ = std::move(start);
-}
-
-bool ToldConfiguration::steps_aside() {
-  const std::lock_guard lock(mutex_);
-  return steps_aside_;
 }
 
 void ToldConfiguration::listens_at(const std::string& address) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -51,9 +53,14 @@ class ToldConfiguration {
   void outlive_leader(LeaderChange change);
 
   // Of a process that comes while the job runs: begin() is not for it.
-  /// Waits until rank 0 says of which server it becomes a copy. INVALID_ARGUMENT: of none, with the reason.
-  /// CANCELLED: `stopped` says so, which is asked now and then.
-  absl::StatusOr<std::uint32_t> wait_for_server(const std::function<bool()>& stopped);
+  using Task = std::variant<cluster::BecomesCopy, cluster::BecomesWorkers>;
+  /// Waits until rank 0 says what it becomes. INVALID_ARGUMENT: nothing, with the reason. CANCELLED:
+  /// `stopped` says so, which is asked now and then.
+  absl::StatusOr<Task> wait_for_task(const std::function<bool()>& stopped);
+  /// Of one that becomes workers: it has read all that it needs for that.
+  void has_read();
+  /// Waits for a while until it has their place; whether it has. INVALID_ARGUMENT: it is not needed any more.
+  absl::StatusOr<bool> wait_for_place(std::chrono::milliseconds patience);
   /// Where it listens: it wants to become a copy of that server.
   void join();
 
@@ -66,8 +73,9 @@ class ToldConfiguration {
   void leave();
   /// The newest configuration names it.
   [[nodiscard]] bool has_place();
-  /// Rank 0 has said that another process takes this one's place, which then ends.
-  [[nodiscard]] bool steps_aside();
+  /// Rank 0 has said that another process takes this one's place, which then ends; and not since that it
+  /// does not.
+  [[nodiscard]] bool steps_aside() const { return steps_aside_.load(std::memory_order_relaxed); }
   /// Is called when this process is to start another one of that rank on its host, by any thread, which it
   /// must not hold up.
   void start_others_by(std::function<void(std::uint32_t rank)> start);
@@ -89,8 +97,9 @@ class ToldConfiguration {
   std::function<void(std::uint32_t rank)> start_other_ = [](std::uint32_t) {};
   std::optional<LeaderChange> leader_change_;  ///< nullopt: it does not wait
   std::condition_variable told_;
-  std::optional<absl::StatusOr<std::uint32_t>> server_;  ///< see wait_for_server()
-  bool steps_aside_ = false;
+  std::optional<absl::StatusOr<Task>> task_;  ///< see wait_for_task()
+  bool has_workers_place_ = false;
+  std::atomic<bool> steps_aside_ = false;
   bool has_begun_ = false;
   cluster::Configuration newest_;
   std::atomic<std::uint64_t> number_ = 0;  ///< newest_'s

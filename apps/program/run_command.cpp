@@ -167,12 +167,17 @@ void add_join_options(CLI::App& command, RunOptions& options) {
   CLI::Option* const joins =
       command
           .add_flag("--join", options.peers.joins,
-                    "This host joins a job that runs, and takes its share of the servers: as many processes "
-                    "as that needs. With the other options of the job, without --process "
+                    "This host joins a job that runs, and takes its share of the servers and of the workers: "
+                    "as many processes as that needs. With the other options of the job, without --process "
                     "(docs/elasticity.md).")
           ->group(kPeerOptions);
   add_number(command, "--join-servers", options.takes_servers,
-             "With --join: so many servers or copies, instead of an even share.", {.least = 1})
+             "With --join: so many servers or copies, instead of an even share.")
+      ->type_name("N")
+      ->needs(joins)
+      ->group(kPeerOptions);
+  add_number(command, "--join-workers", options.takes_workers,
+             "With --join: so many processes with workers, instead of an even share.")
       ->type_name("N")
       ->needs(joins)
       ->group(kPeerOptions);

@@ -63,7 +63,7 @@ struct RunEvent {
     kNoJoin,       ///< a copy has died before that
     kSilence,      ///< a process was ended, since it showed no sign of life
     kRestart,      ///< all have begun anew from a checkpoint, or from the beginning
-    kReplacement,  ///< a worker's process has died, and another one takes its place
+    kReplacement,  ///< a worker's process has died or steps aside, and another one takes its place
   };
 
   Kind kind = Kind::kFailover;

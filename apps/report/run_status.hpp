@@ -49,7 +49,7 @@ struct RunStatus {
   double elapsed_seconds = 0;
   std::uint64_t configuration = 0;         ///< its number; 0: servers have no copies, or have not met yet
   std::vector<std::vector<Copy>> servers;  ///< by rank; in the order of the chain, then those that join
-  std::vector<std::string> moves;  ///< of servers between hosts, under way or to come: a line for each
+  std::vector<std::string> moves;  ///< of servers and workers between hosts, or to come: a line for each
   std::vector<Worker> workers;     ///< by rank
   std::uint32_t failovers = 0;
   std::uint32_t joins = 0;

@@ -62,14 +62,26 @@ void Checkpoints::forget_resumed() {
 
 absl::Status Checkpoints::after_iteration(std::int64_t iteration, bool is_last,
                                           absl::FunctionRef<nlohmann::json()> state) {
-  const absl::StatusOr<bool> stops = stops_after(iteration, is_last);
+  const HandOver::Turn turn = turn_to_step_aside(iteration, is_last);
+  // Once they step aside, nobody is held: the process after this one is.
+  const absl::StatusOr<bool> stops =
+      turn == HandOver::Turn::kStays ? stops_after(iteration, is_last) : absl::StatusOr<bool>(false);
   if (!stops.ok()) return stops.status();
   if (*stops) {
     RETURN_IF_ERROR(save(iteration, state));
     return end_saved(iteration);
   }
-  if (!is_due(iteration) || (is_last && !plan_.after_last)) return absl::OkStatus();
-  return save(iteration, state);
+  if (is_due(iteration) && (!is_last || plan_.after_last)) RETURN_IF_ERROR(save(iteration, state));
+  if (turn != HandOver::Turn::kStepsAside) return absl::OkStatus();
+  finish_last();  // or that one would lack this worker's part
+  steps_aside_ = true;
+  return absl::CancelledError("another process takes this worker's place");
+}
+
+/// One that is catching up does not know yet where it is.
+HandOver::Turn Checkpoints::turn_to_step_aside(std::int64_t iteration, bool is_last) {
+  if (!hand_over_ || session_->is_catching_up()) return HandOver::Turn::kStays;
+  return hand_over_->all.ask(hand_over_->worker, iteration, is_last);
 }
 
 absl::StatusOr<bool> Checkpoints::stops_after(std::int64_t iteration, bool is_last) {

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/application.hpp"
+#include "apps/resuming/hand_over.hpp"
 #include "apps/resuming/stop_agreement.hpp"
 #include "apps/resuming/stop_gate.hpp"
 #include <verbena/session.hpp>
@@ -60,6 +61,11 @@ class Checkpoints {
   /// The same for a job over several hosts: when the gate says so. `worker`: this one's number in its
   /// process. To be called before load().
   void save_at_stop(StopGate& gate, std::uint32_t worker);
+  /// Another process may become the workers of this one: then after_iteration() ends them. `worker`: as
+  /// above.
+  void step_aside_by(HandOver& hand_over, std::uint32_t worker) {
+    hand_over_.emplace(Handing{.all = hand_over, .worker = worker});
+  }
   /// Takes what the session has of the checkpoint that it goes on from, if it does. DATA_LOSS: that is
   /// nothing that after_iteration() has saved. Otherwise the errors of Session::resumed_state().
   absl::Status load();
@@ -79,7 +85,8 @@ class Checkpoints {
   /// This worker has finished and reported the iteration; `is_last`: there is none to come. If a checkpoint
   /// is due, saves what `state` returns. Collective: all workers call it after the same iterations, when none
   /// of their operations is under way. CANCELLED: the run was asked to stop, and has been saved as far as it
-  /// could be. Otherwise the errors of the session, and of StopGate::ends_after().
+  /// could be, or this worker steps aside. Otherwise the errors of the session, and of
+  /// StopGate::ends_after().
   absl::Status after_iteration(std::int64_t iteration, bool is_last,
                                absl::FunctionRef<nlohmann::json()> state);
   /// Training has ended well. Waits until the last checkpoint is written, as far as it is this worker's, and
@@ -89,6 +96,8 @@ class Checkpoints {
 
   /// after_iteration() has returned CANCELLED: all workers leave, and none of them has failed.
   [[nodiscard]] bool has_stopped() const { return has_stopped_; }
+  /// It has because another process goes on as this worker: Session::step_aside() is to come.
+  [[nodiscard]] bool steps_aside() const { return steps_aside_; }
 
  private:
   struct Stop {
@@ -105,8 +114,13 @@ class Checkpoints {
     StopGate& gate;
     std::uint32_t worker = 0;
   };
+  struct Handing {
+    HandOver& all;
+    std::uint32_t worker = 0;
+  };
 
   absl::Status take_resumed();
+  [[nodiscard]] HandOver::Turn turn_to_step_aside(std::int64_t iteration, bool is_last);
   absl::StatusOr<bool> stops_after(std::int64_t iteration, bool is_last);
   absl::Status save(std::int64_t iteration, absl::FunctionRef<nlohmann::json()> state);
   absl::Status end_saved(std::int64_t iteration);
@@ -119,6 +133,7 @@ class Checkpoints {
   CheckpointPlan plan_;
   std::optional<Stop> stop_;
   std::optional<Gate> gate_;
+  std::optional<Handing> hand_over_;
   std::int64_t first_iteration_ = 1;
   std::optional<nlohmann::json> resumed_;
   std::int64_t saved_iteration_ = 0;  ///< of the checkpoint that is being written; 0: none is
@@ -127,6 +142,7 @@ class Checkpoints {
   std::uint64_t written_ = 0;
   std::uint64_t failed_ = 0;
   bool has_stopped_ = false;
+  bool steps_aside_ = false;
 };
 
 }  // namespace verbena::apps

@@ -75,7 +75,7 @@ void StopGate::answer_if_due() {
   Begun most;
   {
     const std::lock_guard lock(mutex_);
-    const bool is_due = signal_ != 0 && !has_answered_ &&
+    const bool is_due = signal_ != 0 && !has_answered_ && !another_answers_ &&
                         std::all_of(places_.begin(), places_.end(),
                                     [](const Place& place) { return place.begun.has_value(); });
     if (!is_due) return;
@@ -107,6 +107,12 @@ void StopGate::release() {
   const std::lock_guard lock(mutex_);
   if (!after_) is_released_ = true;
   decided_.notify_all();
+}
+
+bool StopGate::let_another_answer() {
+  const std::lock_guard lock(mutex_);
+  another_answers_ = another_answers_ || signal_ == 0 || is_released_;
+  return another_answers_;
 }
 
 void StopGate::give_up() {

@@ -55,6 +55,8 @@ class StopGate {
   void end_after(std::int64_t iteration);
   /// It is too late for that: all go on to the end.
   void release();
+  /// Another process is to be these workers, and answers instead. False: they were told to hold.
+  [[nodiscard]] bool let_another_answer();
   /// Ends the waits of all workers.
   void give_up();
 
@@ -84,6 +86,7 @@ class StopGate {
   bool is_released_ = false;
   bool has_given_up_ = false;
   bool has_ended_ = false;  ///< a worker
+  bool another_answers_ = false;
   std::optional<std::int64_t> after_;
 };
 

@@ -201,6 +201,8 @@ class Word2Vec final : public EmbeddingApplication {
   double unseen_parts(const Job& job, const ConsistencyModel& consistency, const FetchOptions& fetch,
                       double workers, std::int64_t clocks) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
+  absl::StatusOr<std::unique_ptr<ReadAhead>> read_data(std::uint32_t worker, std::uint32_t workers,
+                                                       Reporter& reporter) const override;
   absl::Status train_alone(BaselineContext& context) const override;
   void report_untrained(const Job& job, const Vectors& vectors, Reporter& reporter) const;
   absl::Status present(const Job& job, RowStore& rows, Reporter& reporter) const;
@@ -488,10 +490,19 @@ double Word2Vec::unseen_parts(const Job& job, const ConsistencyModel& consistenc
   return std::max(words / workers / static_cast<double>(training_.batch) / mini_batches_unseen, clocks);
 }
 
+absl::StatusOr<std::unique_ptr<ReadAhead>> Word2Vec::read_data(std::uint32_t worker, std::uint32_t workers,
+                                                               Reporter& reporter) const {
+  if (only_shows()) return nullptr;
+  absl::StatusOr<Job> job = load_job(worker, workers, reporter);
+  if (!job.ok()) return job.status();
+  return std::make_unique<ReadAheadOf<Job>>(*std::move(job));
+}
+
 absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
   if (only_shows()) return session.rank() == 0 ? show_loaded(context.reporter) : absl::OkStatus();
-  absl::StatusOr<Job> job = load_job(session.rank(), session.workers(), context.reporter);
+  absl::StatusOr<Job> job =
+      context.take_data([&] { return load_job(session.rank(), session.workers(), context.reporter); });
   if (!job.ok()) return job.status();
   const FetchOptions fetch = fetch_options();
   const auto open = [&](const char* table) {

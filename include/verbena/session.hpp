@@ -389,6 +389,16 @@ class Session {
   /// FAILED_PRECONDITION: nothing was done, because the session belongs to another thread.
   absl::Status give_up(const absl::Status& why);
 
+  /// This worker ends here, and another process takes its place (SessionOptions::incarnation), which begins
+  /// with the current clock: nothing is done again, and nothing is lost. Returns when the servers have all
+  /// that this worker has said; nothing can be done with the session then. Meanwhile, and until the other
+  /// process is there, this is as a worker that is slow. To be called when no operation is under way.
+  ///
+  /// For jobs whose servers wait for those that take workers' places (ServerOptions::replaces_workers); in
+  /// others it is as give_up(). Errors are the session's: then the other process may have to do the last
+  /// clock again.
+  absl::Status step_aside();
+
   /// Reports an iteration to the program that has started this process, if it listens: `verbena run` adds up
   /// the reports of all workers for one iteration, shows them, and writes them with --metrics and --report.
   /// Each worker reports the same iterations, in their order.

@@ -124,7 +124,7 @@ void MeetingGuest::on_time(TimePoint now) {
 
 std::string MeetingGuest::introduction() const {
   const PeerNews::Listener& listener = hearing_.listener();
-  return back_line({.rank = rank_.value_or(hearing_.place().value_or(0)),
+  return back_line({.rank = hearing_.place().value_or(rank_.value_or(0)),
                     .size = size_,
                     .incarnation = hearing_.incarnation(),
                     .job = job_,

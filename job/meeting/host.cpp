@@ -77,6 +77,16 @@ void MeetingHost::release(std::uint32_t rank) {
   if (rank != 0) seats_[rank].is_dismissed = true;
 }
 
+void MeetingHost::give_place(std::uint32_t added, std::uint32_t rank) {
+  RankSeat& before = seats_[added];
+  if (!before.wire || before.is_dismissed) return;
+  if (!seats_.is_free(rank)) return dismiss(added, another_has_come(rank));
+  before.is_gone = before.is_dismissed = true;
+  RankSeat& seat = seats_.seat(rank, *std::exchange(before.wire, std::nullopt));
+  seat.has_spoken = true;
+  seat.wire->say(line_of({{says::kPlace, rank}}) + line_of({{says::kLate, seat.incarnation}}));
+}
+
 void MeetingHost::on_listen() {
   const PeerNews::Listener& listener = hearing_.listener();
   if (!listener.on_gone || !seats_[0].is_late() || std::exchange(has_told_who_is_gone_, true)) return;

@@ -45,6 +45,7 @@ class MeetingHost final : public MeetingRole {
   void tell_one(std::uint32_t rank, const std::string& news) override;
   void dismiss(std::uint32_t rank, const std::string& why) override;
   void release(std::uint32_t rank) override;
+  void give_place(std::uint32_t added, std::uint32_t rank) override;
   void outlive_leader(std::chrono::milliseconds patience) override;
   void on_listen() override;
   std::vector<PeerNews::Returned> returned() override { return have_returned_; }

@@ -39,6 +39,7 @@ class MeetingRole {
   virtual void tell_one(std::uint32_t /*rank*/, const std::string& /*news*/) {}
   virtual void dismiss(std::uint32_t /*rank*/, const std::string& /*why*/) {}
   virtual void release(std::uint32_t /*rank*/) {}
+  virtual void give_place(std::uint32_t /*added*/, std::uint32_t /*rank*/) {}
 
   // By any thread:
   virtual void outlive_leader(std::chrono::milliseconds patience) = 0;

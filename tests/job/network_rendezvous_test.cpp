@@ -647,6 +647,41 @@ TEST_F(LateRendezvousTest, OthersAreAddedWhileTheJobRuns) {
   EXPECT_EQ(ends(), 0) << reason();
 }
 
+/// One that was added becomes the one of a rank that is free, over the same connection.
+TEST_F(LateRendezvousTest, OneThatWasAddedTakesAnotherOnesPlace) {
+  begin(/*rank_1_dies=*/false);
+  auto added = join_later(3);
+  ASSERT_TRUE(added.ok()) << added.status();
+  ASSERT_TRUE(fence(**added).ok());
+  Heard at_added;
+  (*added)->news()->listen(at_added.listener());
+  (*added)->news()->say("here I am");
+  EXPECT_EQ(at_host_.wait_for(1).back(), "3 says here I am");
+  host_->news()->release(1);
+  host_->news()->give_place(3, 1);
+  host_->news()->tell_one(1, "it is yours");
+  EXPECT_THAT(at_added.wait_for(1), ::testing::ElementsAre("news it is yours"));
+  EXPECT_EQ((*added)->incarnation(), 1U) << "one has been rank 1 before";
+  (*added)->news()->say("I am the one");
+  EXPECT_EQ(at_host_.wait_for(2).back(), "1 says I am the one");
+  ASSERT_TRUE(fence(**added).ok());
+  EXPECT_EQ((*added)->get(2, "place").value(), "of 2");
+  // The one before is not heard any more, and was told nothing.
+  first_of_rank_1_->news()->say("I was");
+  // One that comes to a rank that is not free has none.
+  const auto second = join_later(3);
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_TRUE(fence(**second).ok());
+  host_->news()->give_place(4, 1);
+  wait_for_ends(1);
+  EXPECT_THAT(reason(), HasSubstr("another process has come as rank 1"));
+  // Its end is that of rank 1.
+  (*added)->news()->listen({});
+  added->reset();
+  EXPECT_THAT(at_host_.wait_for(3),
+              ::testing::ElementsAre("3 says here I am", "1 says I am the one", "1 is gone"));
+}
+
 TEST_F(NetworkRendezvousTest, NobodyIsAddedToAJobThatEndsWhenOneDies) {
   before_place_is_free_ = milliseconds(200);
   const Joined host = join(0, 2);

@@ -79,7 +79,7 @@ class MovingServersTest : public HostsJobTest {
 TEST_P(MovingServersTest, AHostJoinsAndLeavesAndNobodyNotices) {
   ASSERT_NO_FATAL_FAILURE(begin());
   if (network_ == nullptr) return;
-  processes_.push_back(start(2, {"--join", "--join-servers", "2"}));
+  processes_.push_back(start(2, {"--join", "--join-servers", "2", "--join-workers", "0"}));
   ASSERT_TRUE(processes_[0]->wait_for_output("steps aside for copy 2"));
   // Those in whose places others are have ended meanwhile.
   for (const std::size_t replaced : {1U, 2U}) EXPECT_EQ(processes_[replaced]->wait().status, 0) << replaced;

@@ -76,6 +76,7 @@ struct WorkerNode {
   bool was_stopped = false;
   bool leaves = false;     ///< it has done its work
   bool is_silent = false;  ///< stopped for longer than anybody waits
+  bool is_to_step_aside = false;
   std::uint32_t incarnation = 0;
   World::Identity identity;
   bool ended = false;
@@ -140,6 +141,7 @@ class Job final : public World {
     if (const auto* replacement = std::get_if<Replacement>(&event)) {
       replaced_at_ = scheduler_.now();
       have_come_.insert(replacement->worker);
+      check_where_it_begins(*replacement);
       dead_.insert(replacement->former);  // it may have been alive until now
     }
     const std::optional<std::string> wrong = history_.hear(event, scheduler_.now());
@@ -158,6 +160,15 @@ class Job final : public World {
     return identities_.at(scheduler_.running());  // the rank may be another one's by now
   }
   [[nodiscard]] bool has_place(std::uint32_t number) const override { return !is_dismissed_.at(number); }
+  [[nodiscard]] bool is_to_step_aside(std::uint32_t number) const override {
+    const bool is_another_left = next_number_ < scenario_.workers + scenario_.spares;
+    return is_another_left && std::ranges::any_of(workers_, [&](const WorkerNode& node) {
+             return node.is_to_step_aside && node.identity.number == number;
+           });
+  }
+  void stepped_aside(std::uint32_t number, std::int64_t clock) override {
+    if (is_to_step_aside(number)) stepped_aside_[number] = clock;  // else it was killed meanwhile
+  }
   void joined(std::uint32_t rank) override { workers_[rank].joined = true; }
   void pushes_at(Clock clock) override {
     most_behind_ = std::max(most_behind_, clock - ends_of_min_clocks().first);
@@ -239,6 +250,7 @@ class Job final : public World {
         },
         event);
   }
+  void check_where_it_begins(const Replacement& replacement);
   void run_traitor(std::uint32_t rank, const Strike& strike);
   void run_disaster(const Strike& strike);
   void run_stop(const Strike& strike);
@@ -334,6 +346,7 @@ class Job final : public World {
     Process process;
   };
   std::map<std::uint32_t, Former> former_;
+  std::map<std::uint32_t, std::int64_t> stepped_aside_;  ///< after which clocks, by number
   bool has_replaced_who_goes_on_ = false;
   bool has_left_server_behind_ = false;
   std::set<std::uint32_t> have_come_;  ///< of those that take others' places
@@ -531,18 +544,21 @@ void Job::run_worker(std::uint32_t rank) {
     node.connected = true;
     node.connected_at = scheduler_.now();
     status = run_workload(*this, scenario_, **session);
-    node.leaves |= status.ok() && !is_dead();
+    const bool steps_aside = stepped_aside_.contains(number);
+    node.leaves |= status.ok() && !is_dead() && !steps_aside;
     // It hears that it has no place any more before it can say goodbye.
     if (status.ok() && is_dead() && former_.contains(number)) network_.kill(*transport);
     if (!status.ok()) static_cast<void>((*session)->give_up(status));
-    if (!is_dead()) static_cast<void>(note(WorkerLeaves{number}));
+    if (!is_dead() && !steps_aside) static_cast<void>(note(WorkerLeaves{number}));
     const SessionStatistics statistics = (*session)->statistics();
     rows_localized_ += statistics.rows_localized;
     rows_moved_by_intent_ += statistics.rows_moved_by_intent;
     rows_replicated_ += statistics.rows_replicated;
     replicas_used_ += statistics.rows_pulled_from_replicas + statistics.rows_pushed_to_replicas;
+    if (steps_aside) network_.kill(*transport);  // nothing is on its way any more
     const TimePoint left = scheduler_.now() - all_stopped_;
     session->reset();
+    if (steps_aside && !is_dead()) return replace_worker(rank, Fate::kStepsAside);
     // A server that has all goodbyes ends; who lost the way to it before its answer cannot know that.
     const bool may_have_missed_it =
         links_cut_ > 0 && std::ranges::any_of(servers_, [](const ServerNode& server) {
@@ -568,6 +584,10 @@ void Job::strike_worker(const Strike& strike) {
   const bool is_there = node.transport != nullptr && !node.leaves && !node.is_silent;
   if (!is_there || next_number_ == scenario_.workers + scenario_.spares) return;
   const std::uint32_t number = node.identity.number;
+  if (strike.fate == Fate::kStepsAside) {
+    node.is_to_step_aside = true;
+    return;
+  }
   if (strike.fate == Fate::kStops) {
     trace([&] { return fmt::format("worker {} is stopped", number); });
     // That one is stopped before any server knows it is noticed by nobody. So the others wait for it, and no
@@ -609,7 +629,13 @@ void Job::end_former(std::uint32_t number) {
 void Job::replace_worker(std::uint32_t rank, Fate fate) {
   WorkerNode& node = workers_[rank];
   const std::uint32_t number = node.identity.number;
-  trace([&] { return fmt::format("worker {} is {}", number, fate == Fate::kDies ? "killed" : "lost"); });
+  trace([&] {
+    return fmt::format("worker {} {}", number,
+                       fate == Fate::kDies         ? "is killed"
+                       : fate == Fate::kStepsAside ? "has stepped aside"
+                                                   : "is lost");
+  });
+  node.is_to_step_aside = false;
   ++faults_;
   replaced_at_ = scheduler_.now();
   const Process former = process_of_worker(rank);
@@ -620,12 +646,12 @@ void Job::replace_worker(std::uint32_t rank, Fate fate) {
   const bool was_there = !node.identity.former || have_come_.contains(number);
   if (fate == Fate::kDies) {
     network_.kill(*transport);
-  } else {
+  } else if (fate != Fate::kStepsAside) {
     former_[number] = {transport, former};
     ++left_behind_;
     has_replaced_who_goes_on_ = true;
   }
-  if (fate == Fate::kDies || !was_there) dead_.insert(number);
+  if (fate == Fate::kDies || fate == Fate::kStepsAside || !was_there) dead_.insert(number);
   ++replacements_;
   node.identity = {.number = next_number_++,
                    .former = was_there ? node.identity.number : *node.identity.former};
@@ -636,6 +662,18 @@ void Job::replace_worker(std::uint32_t rank, Fate fate) {
         run_worker(rank);
       },
       scenario_.slowness[rank]);
+}
+
+/// Nothing is done again if the one before it has stepped aside, and no server and no connection was lost
+/// just then.
+void Job::check_where_it_begins(const Replacement& replacement) {
+  const auto before = stepped_aside_.find(replacement.former);
+  const bool is_known = links_cut_ == 0 && std::ranges::none_of(disasters_, [](const Strike& strike) {
+                          return strike.is_of_a_server();
+                        });
+  if (!is_known || before == stepped_aside_.end() || before->second == replacement.clock) return;
+  fail(fmt::format("worker {} begins with clock {}, the one before it has stepped aside at {}",
+                   replacement.worker, replacement.clock, before->second));
 }
 
 const Strike* Job::find_strike(Disaster what, std::uint32_t victim) const {

@@ -742,6 +742,11 @@ Scenario make_remote_replacement(std::uint64_t seed) {
   // Nobody watches one that is stopped while its connection is broken.
   const bool any_stops = std::ranges::any_of(
       scenario.disasters, [](const Strike& strike) { return strike.fate == Fate::kStops; });
+  std::mt19937_64 others(seed + 0x57e9a);
+  for (Strike& strike : scenario.disasters) {
+    const bool may_step_aside = strike.what == Disaster::kWorkerIsReplaced && !scenario.churn && !any_stops;
+    if (may_step_aside && chance(others, 0.3)) strike.fate = Fate::kStepsAside;
+  }
   if (!scenario.network.connections_may_break || any_stops) return scenario;
   for (std::uint64_t breaks = small(random, 4); breaks > 0; --breaks) {
     scenario.disasters.push_back({.what = Disaster::kLinkBreaks,
@@ -976,7 +981,8 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
 }
 
 std::string to_string(const Strike& strike) {
-  constexpr std::array kFates = {"dies", "is taken for dead", "is cut off", "is stopped, and taken for dead"};
+  constexpr std::array kFates = {"dies", "is taken for dead", "is cut off", "is stopped, and taken for dead",
+                                 "is asked to step aside"};
   const auto of = [&](const char* format) { return fmt::format(fmt::runtime(format), strike.victim); };
   const auto text = [&]() -> std::string {
     switch (strike.what) {

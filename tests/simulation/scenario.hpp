@@ -42,9 +42,10 @@ enum class Disaster : std::uint8_t {
 /// and of a worker that is replaced.
 enum class Fate : std::uint8_t {
   kDies,
-  kGoesOn,    ///< it is taken for dead, and hears that; a worker after Strike::length
-  kIsCutOff,  ///< it hears nothing, and goes on for Strike::length; of servers
-  kStops,     ///< for Strike::length; its memory can be read
+  kGoesOn,      ///< it is taken for dead, and hears that; a worker after Strike::length
+  kIsCutOff,    ///< it hears nothing, and goes on for Strike::length; of servers
+  kStops,       ///< for Strike::length; its memory can be read
+  kStepsAside,  ///< at the end of its clock, since another process waits to take its place; of workers
 };
 /// A disaster in a job.
 struct Strike {

@@ -122,6 +122,7 @@ class Workload {
   void begin_examples(std::uint64_t first);
   [[nodiscard]] Saver::State state() const;
   absl::Status resume();
+  absl::Status step_aside();
   absl::Status do_something();
   absl::Status read_by_call(std::uint32_t table);
   absl::Status iterate(std::uint64_t most_mini_batches);
@@ -268,6 +269,7 @@ absl::Status Workload::run() {
     RETURN_IF_ERROR(this->clock(saver_.is_due(clock) ? ClockEnd::kCheckpoint
                                 : barrier            ? ClockEnd::kBarrier
                                                      : ClockEnd::kClock));
+    if (world_.is_to_step_aside(rank_) && !session_.is_catching_up()) return step_aside();
   }
   RETURN_IF_ERROR(clock(ClockEnd::kBarrier));
   RETURN_IF_ERROR(pull_what_came_back());
@@ -276,6 +278,14 @@ absl::Status Workload::run() {
   RETURN_IF_ERROR(digest.status());
   world_.final_rows(*digest);
   saver_.finish();
+  return absl::OkStatus();
+}
+
+absl::Status Workload::step_aside() {
+  RETURN_IF_ERROR(end_pulls());
+  const Clock clock = session_.current_clock();
+  RETURN_IF_ERROR(session_.step_aside());
+  world_.stepped_aside(rank_, clock);
   return absl::OkStatus();
 }
 

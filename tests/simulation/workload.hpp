@@ -31,6 +31,10 @@ class World {
   [[nodiscard]] virtual Identity identity(std::uint32_t rank) const { return {.number = rank}; }
   /// No other process takes the place of the one with that number.
   [[nodiscard]] virtual bool has_place(std::uint32_t /*number*/) const { return true; }
+  /// Another process waits to take the place of the calling one, which steps aside at the end of its clock.
+  [[nodiscard]] virtual bool is_to_step_aside(std::uint32_t /*number*/) const { return false; }
+  /// It has, and all servers know the clocks below that one.
+  virtual void stepped_aside(std::uint32_t /*number*/, std::int64_t /*clock*/) {}
   /// The worker has opened its tables.
   virtual void joined(std::uint32_t /*rank*/) {}
   /// A worker is about to push in its clock.

@@ -61,10 +61,12 @@ TEST(ConfigurationTest, AnythingElseIsRefused) {
 }
 
 TEST(WordTest, SurvivesTheJourneyAndNothingElseDoes) {
-  for (const Word& word : {Word(Suspicion{.address = "tcp:a:1", .why = "\"silent\"\n"}),
-                           Word(Arrival{.pid = 4711, .host = "node\\2", .machine = "m"}),
-                           Word(Arrival{.pid = 1, .host = "a", .machine = "b", .takes = 3}),
-                           Word(WantsToJoin{"tcp:a:1"}), Word(HasJoined{"tcp:a:1"}), Word(WantsToLeave{})}) {
+  for (const Word& word :
+       {Word(Suspicion{.address = "tcp:a:1", .why = "\"silent\"\n"}),
+        Word(Arrival{.pid = 4711, .host = "node\\2", .machine = "m"}),
+        Word(Arrival{.pid = 1, .host = "a", .machine = "b", .takes = 3}),
+        Word(Arrival{.pid = 1, .host = "a", .machine = "b", .takes_workers = 0}), Word(HasRead{}),
+        Word(WantsToJoin{"tcp:a:1"}), Word(HasJoined{"tcp:a:1"}), Word(WantsToLeave{})}) {
     const auto back = decode_word(encode(word));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, word);
@@ -80,15 +82,16 @@ TEST(WordTest, SurvivesTheJourneyAndNothingElseDoes) {
 TEST(OrderTest, SurvivesTheJourneyAndNothingElseDoes) {
   for (const Order& order :
        {Order(BecomesCopy{3}), Order(IsNotNeeded{"\"even\"\n"}), Order(StartsAnother{4294967295}),
-        Order(StepsAside{}), Order(HasLeader{.address = "10.0.0.1;7001", .machine = "\n"})}) {
+        Order(StepsAside{}), Order(Stays{}), Order(BecomesWorkers{7}), Order(HasPlace{}),
+        Order(HasLeader{.address = "10.0.0.1;7001", .machine = "\n"})}) {
     const auto back = decode_order(encode(order));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, order);
   }
   for (const std::string text :
        {"", "[]", "{}", R"({"becomes a copy of":"1"})", R"({"becomes a copy of":-1})",
-        R"({"starts":4294967296})", R"({"is not needed":1})", R"({"is led from":"10.0.0.1;7001"})",
-        R"({"number":1,"servers":[["a"]],"joining":[]})"})
+        R"({"starts":4294967296})", R"({"becomes the workers of":[1]})", R"({"is not needed":1})",
+        R"({"is led from":"10.0.0.1;7001"})", R"({"number":1,"servers":[["a"]],"joining":[]})"})
     EXPECT_THAT(std::string(decode_order(text).status().message()), HasSubstr("an order")) << text;
   EXPECT_FALSE(decode_order(std::string(60'000, '[')).ok());
 }

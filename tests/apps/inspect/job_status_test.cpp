@@ -57,6 +57,15 @@ TEST(JobStatusTest, PeopleSeeWhoServesAndWhoIsBehind) {
   EXPECT_THAT(text, Not(HasSubstr("checkpoint")));
 }
 
+TEST(JobStatusTest, AllSeeWhatMoves) {
+  JobStatus status = seen_after_a_death();
+  EXPECT_THAT(to_text(status), Not(HasSubstr("What moves")));
+  status.run->moves = {"the move of worker 1 from node1 to node3 reads its data"};
+  EXPECT_THAT(to_text(status),
+              HasSubstr("What moves:\n  the move of worker 1 from node1 to node3 reads its data\n"));
+  EXPECT_EQ(to_json(status)["moves"].size(), 1U);
+}
+
 TEST(JobStatusTest, ProgramsSeeTheSame) {
   const nlohmann::json json = to_json(seen_after_a_death());
   EXPECT_EQ(json["job"], "run-4711");

@@ -27,6 +27,7 @@ class NotedNews final : public job::PeerNews {
   void tell(const std::string& news) override { listener_.on_news(news); }
   void tell_one(std::uint32_t /*rank*/, const std::string& /*news*/) override {}
   std::uint32_t keep_place() override { return 0; }
+  void give_place(std::uint32_t /*added*/, std::uint32_t /*rank*/) override {}
   void say(const std::string& word) override { said.push_back(word); }
   void dismiss(std::uint32_t /*rank*/, const std::string& /*why*/) override {}
   void release(std::uint32_t /*rank*/) override {}

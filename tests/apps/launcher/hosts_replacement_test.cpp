@@ -26,12 +26,14 @@ class FakeMeeting final : public job::PeerNews {
   void tell(const std::string& /*news*/) override {}
   void tell_one(std::uint32_t /*rank*/, const std::string& /*news*/) override {}
   std::uint32_t keep_place() override { return 0; }
+  void give_place(std::uint32_t /*added*/, std::uint32_t /*rank*/) override {}
   void say(const std::string& /*word*/) override {}
   void dismiss(std::uint32_t rank, const std::string& why) override {
     dismissed.push_back(std::to_string(rank) + ": " + why);
   }
-  void release(std::uint32_t /*rank*/) override {}
+  void release(std::uint32_t rank) override { released.push_back(rank); }
 
+  std::vector<std::uint32_t> released;
   Listener listener;
   std::chrono::milliseconds patience{0};
   std::vector<std::uint32_t> outlived;
@@ -119,6 +121,19 @@ TEST_F(HostsReplacementTest, WhenAllHaveMetAPlaceIsKeptForAnother) {
   EXPECT_EQ(leader_.its_workers.count, 2U);
   std::this_thread::sleep_for(milliseconds(1100));
   EXPECT_FALSE(replacement_->overdue()) << "it is there";
+}
+
+TEST_F(HostsReplacementTest, APlaceIsKeptForTheOneThatAnotherStepsAsideFor) {
+  replacement_->begin();
+  for (int often = 0; often < 5; ++often) {  // which is no death
+    replacement_->keep_place(3);
+    let_another_come(3);
+  }
+  EXPECT_EQ(leader_.replaced.size(), 5U);
+  EXPECT_THAT(news_.released, ElementsAre(3, 3, 3, 3, 3));
+  EXPECT_THAT(news_.dismissed, IsEmpty());
+  replacement_->keep_place(1);
+  EXPECT_EQ(news_.released.size(), 5U) << "a server";
 }
 
 TEST_F(HostsReplacementTest, NobodyComesInThePlaceOfOneThatIsThere) {

@@ -39,6 +39,9 @@ class FakeNews final : public job::PeerNews {
   }
   std::uint32_t keep_place() override { return next_place++; }
   Standing standing() override { return stands; }
+  void give_place(std::uint32_t added, std::uint32_t rank) override {
+    ordered.push_back(std::to_string(added) + " has the place of " + std::to_string(rank));
+  }
 
   Standing stands;
   Listener listener;

@@ -433,6 +433,8 @@ class SurvivalTest : public LeaderTest {
     [[nodiscard]] std::optional<Chains> chains() override { return held_chains; }
     [[nodiscard]] std::vector<std::string> moves() override { return {}; }
     [[nodiscard]] Leads leads() override { return leads_now; }
+    void note_free(std::uint32_t rank) override { free.push_back(rank); }
+    void end_moves_of_workers(bool is_over) override { moves_are_over = is_over; }
 
     Leads leads_now = Leads::kYes;
     std::vector<std::pair<std::uint32_t, std::string>> losses;
@@ -446,6 +448,8 @@ class SurvivalTest : public LeaderTest {
     std::string lost;
     bool is_joining = false;             ///< who is lost next
     std::vector<std::uint32_t> without;  ///< that it was to go on without
+    std::vector<std::uint32_t> free;     ///< ranks
+    std::optional<bool> moves_are_over;
   };
 
   SurvivalTest() {
@@ -696,6 +700,7 @@ class ReplacementTest : public SurvivalTest {
       if (!keeps_places) return absl::FailedPreconditionError("nobody waits");
       return "the run waits";
     }
+    void keep_place(std::uint32_t rank) override { kept.push_back(rank); }
     void note_iteration(std::uint32_t /*rank*/, std::int64_t iteration) override { newest = iteration; }
     [[nodiscard]] std::optional<std::uint32_t> rank_of_silent(std::uint32_t worker) const override {
       if (worker != 0) return std::nullopt;
@@ -709,6 +714,7 @@ class ReplacementTest : public SurvivalTest {
     std::vector<std::pair<std::uint32_t, std::string>> losses;
     std::vector<std::uint32_t> newcomers;
     std::vector<std::string> lost;
+    std::vector<std::uint32_t> kept;
     bool keeps_places = true;
     bool is_overdue = false;
     std::int64_t newest = 0;
@@ -744,6 +750,7 @@ INSTANTIATE_TEST_SUITE_P(Each, ReplacementTest, ::testing::Bool(), name_of_way);
 TEST_P(ReplacementTest, AWorkerThatIsGoneIsWaitedForAndReplaced) {
   lose_worker();
   EXPECT_THAT(places_.lost.front(), HasSubstr("worker 0 (rank 2) ended without a word"));
+  EXPECT_THAT(survival_.free, ::testing::ElementsAre(2));
   for (const std::size_t server : {0U, 1U}) links_[server]->send(job::EndedMessage{0});
   for (int i = 0; i < 10; ++i) step();
   EXPECT_TRUE(goes_on_) << "it waits";
@@ -755,6 +762,26 @@ TEST_P(ReplacementTest, AWorkerThatIsGoneIsWaitedForAndReplaced) {
   step_until([&] { return !goes_on_; });
   EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
   EXPECT_FALSE(leader_->abandoned());
+}
+
+/// What it has said before is heard, and its end is no death.
+TEST_P(ReplacementTest, OneThatStepsAsideIsReplaced) {
+  links_[2]->send(iteration(1));
+  links_[2]->send(job::SteppedAsideMessage{});
+  step_until([&] { return !survival_.free.empty(); });
+  EXPECT_EQ(places_.newest, 1);
+  EXPECT_THAT(survival_.free, ::testing::ElementsAre(2));
+  EXPECT_THAT(places_.kept, ::testing::ElementsAre(2));
+  EXPECT_TRUE(links_[2]->wait_for_end([] { return false; })) << "it may go";
+  EXPECT_FALSE(links_[2]->lost());
+  links_[2].reset();
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_TRUE(goes_on_) << "another one is to come";
+  let_another_come();
+  EXPECT_EQ(record_.replacements(), 1U);
+  EXPECT_THAT(places_.lost, ::testing::IsEmpty());
+  expect_a_good_end();
+  EXPECT_EQ(survival_.moves_are_over, std::optional(true));
 }
 
 TEST_P(ReplacementTest, NobodyIsWaitedForForEver) {

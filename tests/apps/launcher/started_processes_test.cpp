@@ -16,7 +16,8 @@ TEST(StartedProcessesTest, AnotherOneIsToldTheSameButForItsRank) {
   EXPECT_THAT(words({"verbena", "run", "lda", "--servers", "8", "--process", "2", "--processes", "10"}),
               ElementsAre("verbena", "run", "lda", "--servers", "8", "--processes", "10", "--join",
                           "--process", "9"));
-  EXPECT_THAT(words({"verbena", "--process=8", "--join", "--join-servers", "3", "--join-servers=4", "-q"}),
+  EXPECT_THAT(words({"verbena", "--process=8", "--join", "--join-servers", "3", "--join-servers=4",
+                     "--join-workers", "2", "-q"}),
               ElementsAre("verbena", "-q", "--join", "--process", "9"));
 }
 

@@ -75,6 +75,23 @@ TEST_F(StopGateTest, WhoeverHasFinishedOrNotBegunSaysSo) {
   EXPECT_FALSE(answers[0].has_finished);
 }
 
+/// It says nothing of what it has begun, since another one will.
+TEST_F(StopGateTest, OneInWhosePlaceAnotherOneIsToBeDoesNotAnswer) {
+  for (const std::uint32_t worker : {0U, 1U}) gate_.begin(worker, 1, false);
+  EXPECT_TRUE(gate_.let_another_answer());
+  gate_.hold(15);
+  EXPECT_TRUE(answers_.empty());
+  EXPECT_TRUE(gate_.let_another_answer()) << "as before";
+
+  StopGate held(1, false, [this](const StopGate::Begun& begun) { answers_.push_back(begun); });
+  held.begin(0, 1, false);
+  held.hold(15);
+  EXPECT_FALSE(held.let_another_answer());
+  EXPECT_EQ(answers_.size(), 1U);
+  held.release();
+  EXPECT_TRUE(held.let_another_answer());
+}
+
 /// The one before it may have begun more than all others.
 TEST_F(StopGateTest, OneThatIsCatchingUpDoesNotAnswer) {
   StopGate late(2, /*is_late=*/true, [this](const StopGate::Begun& begun) { answers_.push_back(begun); });

@@ -1,0 +1,208 @@
+#include "apps/launcher/moving_workers.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/order.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// What rank 0 says to others.
+class SpokenNews final : public job::PeerNews {
+ public:
+  void listen(Listener /*to*/) override {}
+  void outlive(const std::vector<std::uint32_t>& /*ranks*/) override {}
+  void outlive_leader(std::chrono::milliseconds /*patience*/) override {}
+  std::vector<Returned> returned() override { return {}; }
+  void tell(const std::string& /*news*/) override {}
+  void say(const std::string& /*word*/) override {}
+  void dismiss(std::uint32_t /*rank*/, const std::string& /*why*/) override {}
+  void release(std::uint32_t rank) override { said.push_back(std::to_string(rank) + " is released"); }
+  void tell_one(std::uint32_t rank, const std::string& news) override {
+    said.push_back(std::to_string(rank) + ": " + news);
+  }
+  std::uint32_t keep_place() override { return next_place++; }
+  void give_place(std::uint32_t added, std::uint32_t rank) override {
+    said.push_back(std::to_string(added) + " has the place of " + std::to_string(rank));
+  }
+
+  std::vector<std::string> said;
+  std::uint32_t next_place = 100;
+};
+
+std::string to(std::uint32_t rank, const cluster::Order& order) {
+  return std::to_string(rank) + ": " + cluster::encode(order);
+}
+
+/// Rank 0 is a server on host a, with ranks 1 to 4, which are workers'; ranks 5 and 6 are on host b.
+class MovingWorkersTest : public ::testing::Test {
+ protected:
+  static std::vector<HostOfRank> hosts() {
+    std::vector<HostOfRank> all(7, {"a", "node a"});
+    all[5] = all[6] = {"b", "node b"};
+    return all;
+  }
+  static HostOfRank host(const std::string& machine) { return {machine, "node " + machine}; }
+  static cluster::Arrival arrival(std::uint32_t pid, const std::string& machine) {
+    return {.pid = pid, .host = "node " + machine, .machine = machine};
+  }
+  void go_on(std::optional<std::uint32_t> starter = 9) {
+    workers_.go_on([&](const std::string&) { return starter; }, {host("a"), host("b"), host("c")});
+  }
+  /// Rank 5 moves from b to c, and the process that is to have its place has come as rank 100.
+  void begin_move() {
+    ASSERT_TRUE(absl::IsUnavailable(workers_.let_leave(5, {host("b"), host("c")})));
+    go_on();
+    ASSERT_TRUE(workers_.welcome(100, arrival(4711, "c")));
+    news_.said.clear();
+  }
+
+  SpokenNews news_;
+  MovingWorkers workers_{{.first_rank = 1, .why_they_stay = ""}, hosts(), news_};
+};
+
+TEST_F(MovingWorkersTest, AHostThatJoinsTakesItsShareOneAfterTheOther) {
+  EXPECT_EQ(workers_.count(), 6U);
+  EXPECT_EQ(workers_.plan(host("c"), std::nullopt), 2U) << "of four, two and none";
+  EXPECT_TRUE(workers_.welcome(7, arrival(4711, "c")));
+  EXPECT_THAT(news_.said, ElementsAre(to(7, cluster::BecomesWorkers{1})));
+  EXPECT_THAT(workers_.take_lines(), ElementsAre("the move of worker 0 from node a to node c begins"));
+  EXPECT_THAT(workers_.moves(), ElementsAre("the move of worker 0 from node a to node c reads its data",
+                                            "the move of worker 1 from node a to node c waits for its turn"));
+  EXPECT_FALSE(workers_.is_to_go_on());
+  EXPECT_EQ(workers_.plan(host("c"), std::nullopt), 0U) << "what moves counts as moved";
+  // It has read, and only then the other one steps aside.
+  workers_.note_read(7);
+  EXPECT_THAT(workers_.moves()[0], HasSubstr("waits for the end of an iteration"));
+  workers_.note_free(1);
+  EXPECT_THAT(news_.said, ElementsAre(to(7, cluster::BecomesWorkers{1}), to(1, cluster::StepsAside{}),
+                                      "7 has the place of 1", to(1, cluster::HasPlace{})));
+  workers_.note_arrival(1, arrival(4711, "c"));
+  EXPECT_TRUE(workers_.is_to_go_on());
+  go_on(1);
+  EXPECT_THAT(news_.said.back(), to(1, cluster::StartsAnother{100}));
+  EXPECT_EQ(workers_.starter_on("c"), std::optional(1U));
+  EXPECT_THAT(workers_.moves(), ElementsAre("the move of worker 1 from node a to node c starts a process"));
+  EXPECT_FALSE(workers_.welcome(8, arrival(1, "c"))) << "somebody else";
+}
+
+TEST_F(MovingWorkersTest, SoManyIfItIsSaid) {
+  EXPECT_EQ(workers_.plan(host("c"), 0), 0U);
+  EXPECT_EQ(workers_.plan(host("c"), 5), 5U);
+  MovingWorkers others({.first_rank = 1, .why_they_stay = "they have a state"}, hosts(), news_);
+  EXPECT_EQ(others.plan(host("c"), 5), 0U);
+  EXPECT_THAT(std::string(others.let_leave(5, {host("c")}).message()), "they have a state");
+}
+
+TEST_F(MovingWorkersTest, OneThatIsToEndIsReplacedWhereTheFewestAre) {
+  EXPECT_TRUE(absl::IsUnavailable(workers_.let_leave(5, {host("a"), host("b"), host("c")})));
+  EXPECT_THAT(workers_.take_lines(),
+              ElementsAre("the move of worker 4 from node b to node c begins, as its process is to end"));
+  EXPECT_TRUE(workers_.is_to_go_on());
+  go_on();
+  EXPECT_TRUE(absl::IsUnavailable(workers_.let_leave(5, {host("a")}))) << "it waits";
+  EXPECT_THAT(news_.said, ElementsAre(to(9, cluster::StartsAnother{100})));
+  EXPECT_THAT(workers_.machines_that_leave(), ElementsAre("b"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(workers_.let_leave(6, {host("b")}))) << "not on its own host";
+}
+
+/// Nothing has happened: whoever was told to step aside goes on.
+TEST_F(MovingWorkersTest, OneThatDiesBeforeItHasThePlaceIsNotMissed) {
+  begin_move();
+  workers_.lose(100);
+  EXPECT_THAT(news_.said, IsEmpty());
+  EXPECT_THAT(workers_.take_lines().back(), HasSubstr("comes to nothing: the process there is gone"));
+  EXPECT_THAT(workers_.moves(), IsEmpty());
+  EXPECT_TRUE(absl::IsUnavailable(workers_.let_leave(5, {host("c")}))) << "another attempt";
+  go_on();
+  ASSERT_TRUE(workers_.welcome(101, arrival(1, "c")));
+  workers_.note_read(101);
+  workers_.lose(101);
+  EXPECT_EQ(news_.said.back(), to(5, cluster::Stays{}));
+  EXPECT_TRUE(absl::IsUnavailable(workers_.let_leave(5, {host("c")})));
+  go_on(std::nullopt);
+  EXPECT_THAT(workers_.take_lines().back(), HasSubstr("no process is left there"));
+  EXPECT_THAT(std::string(workers_.let_leave(5, {host("c")}).message()), HasSubstr("3 attempts"));
+}
+
+/// Then yet another one is started, also on its own host.
+TEST_F(MovingWorkersTest, IfItHasSteppedAsideMeanwhileAnotherOneComes) {
+  begin_move();
+  workers_.note_read(100);
+  workers_.lose(100);
+  workers_.note_free(5);
+  go_on();
+  EXPECT_THAT(news_.said.back(), to(9, cluster::StartsAnother{101}));
+  ASSERT_TRUE(workers_.welcome(101, arrival(1, "c")));
+  EXPECT_THAT(news_.said.back(), to(5, cluster::HasPlace{})) << "at once, for nobody is there";
+  // And that one is gone when it has the place, and has not come yet.
+  workers_.lose(5);
+  go_on();
+  EXPECT_THAT(news_.said.back(), to(9, cluster::StartsAnother{102}));
+}
+
+/// The newcomer simply takes the place, whether it has read or not.
+TEST_F(MovingWorkersTest, TheOneBeforeMayDieMeanwhile) {
+  begin_move();
+  workers_.note_free(5);
+  EXPECT_THAT(news_.said, ElementsAre("100 has the place of 5", to(5, cluster::HasPlace{})));
+  workers_.note_read(100);
+  EXPECT_EQ(news_.said.size(), 2U);
+  workers_.note_arrival(5, arrival(4711, "c"));
+  EXPECT_THAT(workers_.moves(), IsEmpty());
+}
+
+TEST_F(MovingWorkersTest, ADeathAloneStartsNobody) {
+  workers_.note_free(5);
+  go_on();
+  EXPECT_THAT(news_.said, IsEmpty());
+}
+
+TEST_F(MovingWorkersTest, AHostThatJoinsTakesThoseFirstForWhomTheRunWaits) {
+  workers_.note_free(5);
+  workers_.note_free(6);
+  EXPECT_EQ(workers_.plan(host("c"), 1), 1U);
+  ASSERT_TRUE(workers_.welcome(7, arrival(4711, "c")));
+  EXPECT_THAT(news_.said, ElementsAre(to(7, cluster::BecomesWorkers{5}), "7 has the place of 5",
+                                      to(5, cluster::HasPlace{})));
+  EXPECT_EQ(workers_.plan(host("d"), std::nullopt), 2U) << "the other one, and one of four";
+  ASSERT_TRUE(workers_.welcome(8, arrival(4712, "d")));
+  EXPECT_EQ(news_.said.back(), to(6, cluster::HasPlace{}));
+}
+
+/// Somebody has started it again.
+TEST_F(MovingWorkersTest, AnotherOneMayBeQuicker) {
+  begin_move();
+  workers_.note_arrival(5, arrival(1, "b"));
+  EXPECT_THAT(news_.said, ElementsAre(HasSubstr("is not needed"), "100 is released"));
+  EXPECT_THAT(workers_.moves(), IsEmpty());
+}
+
+TEST_F(MovingWorkersTest, WhenTheRunEndsNobodyIsNeeded) {
+  begin_move();
+  workers_.end(/*is_over=*/false);
+  EXPECT_THAT(news_.said, ElementsAre(HasSubstr("is not needed"), "100 is released"));
+  ASSERT_TRUE(absl::IsUnavailable(workers_.let_leave(5, {host("c")})));
+  go_on();
+  ASSERT_TRUE(workers_.welcome(101, arrival(1, "c")));
+  workers_.note_read(101);
+  news_.said.clear();
+  workers_.end(/*is_over=*/false);
+  EXPECT_THAT(news_.said, IsEmpty()) << "the other one may have stepped aside";
+  workers_.end(/*is_over=*/true);
+  EXPECT_THAT(news_.said, ElementsAre(HasSubstr("is not needed"), "101 is released"));
+  EXPECT_THAT(workers_.moves(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace verbena::apps
