@@ -1075,12 +1075,14 @@ void SessionCore::give_up(const absl::Status& why) {
       return (link->control.empty() && known) || !link->connection->status().ok();
     });
   };
+  // Its operations end here: whoever gives up need not keep the memory into which they would bring rows.
+  fail(absl::AbortedError(fmt::format("this worker gave up: {}", std::string(why.message()))));
+  running_.step(status_);
   const transport::TimePoint end = transport_->now() + kPartingPatience;
   while (!told() && transport_->now() < end) {
     if (!poll()) transport_->wait(end);
   }
   left_ = true;
-  fail(absl::AbortedError(fmt::format("this worker gave up: {}", std::string(why.message()))));
 }
 
 void SessionCore::fail(absl::Status status) {

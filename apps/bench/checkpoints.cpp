@@ -85,7 +85,7 @@ absl::Status write_and_sync(const std::filesystem::path& path, std::span<const s
 class Saving {
  public:
   Saving(Session& session, Table<float> table, std::uint64_t rows, const OwnFolder& folder)
-      : session_(session), table_(std::move(table)), rows_(rows), folder_(folder) {
+      : session_(session), table_(table), rows_(rows), folder_(folder) {
     keys_.resize(std::min<std::uint64_t>(kTrainedRows, rows));
     std::iota(keys_.begin(), keys_.end(), Key{0});
     for (Key& key : keys_) key = key * (rows / keys_.size());

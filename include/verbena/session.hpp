@@ -386,6 +386,7 @@ class Session {
   absl::Status limit_lead(std::uint32_t clocks);
 
   /// Tells all other workers that this one cannot go on: their calls return ABORTED with its name and `why`.
+  /// Operations that are under way end, and bring no rows any more: the memory for them may be gone.
   /// FAILED_PRECONDITION: nothing was done, because the session belongs to another thread.
   absl::Status give_up(const absl::Status& why);
 

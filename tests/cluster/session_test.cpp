@@ -673,5 +673,20 @@ TEST(SessionTest, ASecondWorkerOfOneRankIsRefused) {
   EXPECT_TRUE(right.ok()) << right.status();
 }
 
+TEST(SessionTest, WhoGivesUpGetsNoRowsAnyMore) {
+  // As memory that belongs to somebody else by then.
+  std::vector<float> values(10, -1);
+  bool was_done = true;
+  const ClusterResult result = run_cluster(over(Maps::kNone, 1, 1), [&](Session& session) -> absl::Status {
+    auto table = session.table<float>({.name = "t", .rows = 10, .width = 1, .consistency = Essp{1}});
+    RETURN_IF_ERROR(table.status());
+    const Pending pull = table->pull_async(KeyRange{0, 10}, values);
+    was_done = pull.done();
+    return absl::CancelledError("enough");
+  });
+  EXPECT_FALSE(was_done);
+  EXPECT_EQ(values, std::vector<float>(10, -1));
+}
+
 }  // namespace
 }  // namespace verbena::testing
