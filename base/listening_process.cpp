@@ -48,12 +48,12 @@ bool has_one_of(const fs::path& process, const std::set<std::string>& sockets) {
   return false;
 }
 
-/// "PID (NAME) STATE …", where NAME may be anything.
+/// "PID (NAME) STATE …", where NAME may be anything. T: by a signal; t: by a debugger.
 bool is_stopped(const fs::path& process) {
   std::ifstream file(process / "stat");
   const std::string line{std::istreambuf_iterator<char>(file), {}};
   const std::size_t name_ends = line.rfind(") ");
-  return name_ends != std::string::npos && line.compare(name_ends + 2, 1, "T") == 0;
+  return name_ends != std::string::npos && line.find_first_of("Tt", name_ends) == name_ends + 2;
 }
 
 }  // namespace

@@ -750,7 +750,7 @@ bool ClusterProcess::goes_on_after(int signal) {
   const bool leaves = ((is_copy && has_place) || hand_over_) && signal == SIGTERM;
   if (!has_place || !(leaves || (saves_first() && link_->is_led()))) return false;
   const auto now = std::chrono::steady_clock::now();
-  if (asked_of_ != link_->leaders_before() && !leaves) asked_at_.reset();
+  if (asked_of_ != link_->leaders_before()) asked_at_.reset();  // this one does not know of it
   asked_of_ = link_->leaders_before();
   // Of those that were added others may pass the same signal on.
   const bool may_be_same = leaves || is_added();
@@ -823,6 +823,9 @@ absl::Status ClusterProcess::take_place_of_workers(std::uint32_t rank) {
     return absl::InvalidArgumentError(
         fmt::format("rank 0 says that this process becomes the workers of rank {}, which has none", rank));
   RETURN_IF_ERROR(can_go_on_from_checkpoint_);
+  // Whatever can be found out now costs the run nothing: the other process has the place still.
+  others_.hosts[rank] = own_host_;
+  RETURN_IF_ERROR(check_memory_here());
   early_ = std::make_unique<EarlyReading>(application_, (rank - first) * run_.job.threads, run_.job.threads,
                                           run_.job.total_workers());
   for (bool has_said = false, has_place = false; !has_place;) {
@@ -837,7 +840,6 @@ absl::Status ClusterProcess::take_place_of_workers(std::uint32_t rank) {
     has_place = *place;
   }
   taken_rank_ = rank;
-  others_.hosts[rank] = own_host_;
   say_that_it_has_come(*cluster_.rendezvous.news());
   return absl::OkStatus();
 }

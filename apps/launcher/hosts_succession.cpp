@@ -279,9 +279,11 @@ void HostsSuccession::arrive(std::uint32_t rank, const cluster::Arrival& arrival
   const auto known = processes_.find(rank);
   if (known != processes_.end() && !known->second.is_gone) return;
   Move* move = move_of(rank);
-  if (move == nullptr && workers_.welcome(rank, arrival)) return tell_again();
+  // One that was started again with its own rank, of a server, can only become one.
+  const auto becomes_workers = [&] { return rank >= beginning_ && workers_.welcome(rank, arrival); };
+  if (move == nullptr && becomes_workers()) return tell_again();
   if (move == nullptr) move = plan_for(rank, arrival, host);
-  if (move == nullptr && workers_.welcome(rank, arrival)) return tell_again();
+  if (move == nullptr && becomes_workers()) return tell_again();
   if (move == nullptr) {
     news_.tell_one(rank, cluster::encode(cluster::IsNotNeeded{
                              "no server lacks a copy, and no host has two more than this one would have, of "

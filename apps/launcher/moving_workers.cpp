@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/printable.hpp"
 #include "cluster/order.hpp"
@@ -158,7 +159,7 @@ void MovingWorkers::fail(std::size_t index, const std::string& why) {
 
 absl::Status MovingWorkers::let_leave(std::uint32_t rank, const std::vector<HostOfRank>& hosts) {
   Place& place = places_.at(rank);
-  place.leaves = true;
+  if (!std::exchange(place.leaves, true)) place.failures = 0;  // of hosts that have joined since it came
   if (!options_.why_they_stay.empty()) return absl::FailedPreconditionError(options_.why_they_stay);
   const absl::Status is_under_way = absl::UnavailableError("another process is to take its place");
   if (move_from(rank) != nullptr) return is_under_way;

@@ -381,8 +381,8 @@ void MeetingHost::on_gone(const transport::Connection* connection) {
   const std::string why =
       fmt::format("rank {} ({}) is gone: {}", *rank, seats_.name_of(*rank), seat.wire->how_it_ended());
   seat.wire.reset();
-  begin_turn(Clock::now());  // it may have been stopped in this one
-  if (doubt_) {
+  begin_turn(Clock::now());            // it may have been stopped in this one
+  if (doubt_ && !seat.is_dismissed) {  // after the doubt another process may have a dismissed one's seat
     doubt_->lost.emplace_back(*rank, why);
   } else {
     lose(*rank, why);
@@ -538,7 +538,8 @@ bool MeetingHost::seems_stopped(TimePoint now) const {
 }
 
 void MeetingHost::begin_doubt() {
-  if (!doubt_) doubt_.emplace(Doubt{.since = Clock::now()});
+  if (!doubt_) doubt_.emplace();
+  doubt_->since = Clock::now();  // if it was stopped again, all have to answer anew
   doubted_at_ = Clock::now();
   doubt_->question = ++questions_;
   doubt_->have_answered.clear();
@@ -564,6 +565,7 @@ void MeetingHost::settle_doubt(TimePoint now) {
 void MeetingHost::end_doubt() {
   const std::vector<std::pair<std::uint32_t, std::string>> lost = std::move(doubt_->lost);
   doubt_.reset();
+  unsettled_since_ = Clock::now();  // while this process was stopped, nobody could answer it
   for (const auto& [rank, why] : lost) lose(rank, why);
 }
 

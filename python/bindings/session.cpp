@@ -190,6 +190,12 @@ void define_session(py::module_& module) {
             check(session->use([&](Session& own) { return own.give_up(absl::AbortedError(why)); }));
           },
           py::arg("why"), "Tells all workers that this one cannot go on, and why.")
+      .def(
+          "step_aside",
+          [](const std::shared_ptr<OpenSession>& session) {
+            check(session->use([](Session& own) { return own.step_aside(); }));
+          },
+          "Ends this worker, in whose place another process goes on with the current clock.")
       .def("report", &report, py::arg("iteration"), py::arg("items"), py::arg("seconds"),
            py::arg("sums") = std::map<std::string, double>(), "Tells verbena run of an iteration.")
       .def("take_over", &OpenSession::take_over, "From now on the session belongs to the calling thread.")

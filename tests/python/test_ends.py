@@ -60,6 +60,23 @@ class Reasons(unittest.TestCase):
         self.check("with session:\n    sys.exit(3)", 3, "SystemExit: 3")
 
 
+class StepsAside(unittest.TestCase):
+    def test_another_session_goes_on_with_the_current_clock(self):
+        with jobs.job(replaces_workers=True) as place:
+            for incarnation in range(2):
+                with verbena.connect(**place, incarnation=incarnation) as session:
+                    rows = session.table("rows", rows=1, width=1, dtype="float32", consistency="ssp:1")
+                    self.assertEqual(session.is_catching_up, incarnation == 1)
+                    for clock in range(2 * (incarnation + 1)):
+                        if not session.is_catching_up:
+                            rows.push([0], [[1.0]])
+                        session.clock()
+                    if incarnation == 0:
+                        session.step_aside()
+                    else:
+                        self.assertEqual(rows.pull([0]).tolist(), [[4.0]])
+
+
 class Whole(unittest.TestCase):
     def test_one_session_that_cannot_be_closed_keeps_no_other_open(self):
         names = [jobs.free_address("shm") for _ in range(6)]

@@ -135,6 +135,15 @@ TEST_F(MovingWorkersTest, OneThatDiesBeforeItHasThePlaceIsNotMissed) {
   EXPECT_THAT(std::string(workers_.let_leave(5, {host("c")}).message()), HasSubstr("3 attempts"));
 }
 
+TEST_F(MovingWorkersTest, WhatHostsThatJoinHaveFailedAtKeepsNobodyFromLeaving) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    EXPECT_EQ(workers_.plan(host("c"), 6), 6U);
+    go_on(std::nullopt);
+    EXPECT_THAT(workers_.moves(), IsEmpty());
+  }
+  EXPECT_TRUE(absl::IsUnavailable(workers_.let_leave(5, {host("c")})));
+}
+
 /// Then yet another one is started, also on its own host.
 TEST_F(MovingWorkersTest, IfItHasSteppedAsideMeanwhileAnotherOneComes) {
   begin_move();
