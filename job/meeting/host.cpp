@@ -538,7 +538,7 @@ bool MeetingHost::seems_stopped(TimePoint now) const {
 }
 
 void MeetingHost::begin_doubt() {
-  if (!doubt_) doubt_.emplace();
+  if (!doubt_) doubt_.emplace(Doubt{.since = {}});
   doubt_->since = Clock::now();  // if it was stopped again, all have to answer anew
   doubted_at_ = Clock::now();
   doubt_->question = ++questions_;
