@@ -32,7 +32,7 @@ class FixedConfiguration final : public cluster::ConfigurationSource {
  private:
   [[nodiscard]] bool is_decided() const { return is_decided_.load(std::memory_order_acquire); }
 
-  const cluster::Configuration none_;
+  const cluster::Configuration none_{};
   cluster::Configuration only_;
   std::atomic<bool> is_decided_ = false;
 };

@@ -96,8 +96,9 @@ class ClickThrough final : public Application {
     std::unique_ptr<ReadAhead> read;
     RETURN_IF_ERROR(with_enough_memory(options_.what_needs_less_memory(), [&] {
       absl::StatusOr<Input> input = load_input(options_, {.rank = worker, .workers = workers}, reporter);
-      if (input.ok()) read = std::make_unique<ReadAheadOf<Input>>(*std::move(input));
-      return input.status();
+      RETURN_IF_ERROR(input.status());
+      read = std::make_unique<ReadAheadOf<Input>>(*std::move(input));
+      return absl::OkStatus();
     }));
     return read;
   }

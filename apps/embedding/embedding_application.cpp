@@ -106,8 +106,9 @@ absl::StatusOr<std::unique_ptr<ReadAhead>> EmbeddingApplication::read_ahead(std:
   std::unique_ptr<ReadAhead> read;
   RETURN_IF_ERROR(with_enough_memory(needs_less_memory(), [&] {
     absl::StatusOr<std::unique_ptr<ReadAhead>> data = read_data(worker, workers, reporter);
-    if (data.ok()) read = *std::move(data);
-    return data.status();
+    RETURN_IF_ERROR(data.status());
+    read = *std::move(data);
+    return absl::OkStatus();
   }));
   return read;
 }

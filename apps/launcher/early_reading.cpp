@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/thrown.hpp"
+#include "base/return_if_error.hpp"
 #include "base/signals_blocked.hpp"
 
 namespace verbena::apps {
@@ -49,8 +50,9 @@ void EarlyReading::read(const Application& application, std::uint32_t worker, st
   KeepingReporter reporter(worker, part.said);
   part.status = run_caught([&] {
     absl::StatusOr<std::unique_ptr<ReadAhead>> data = application.read_ahead(worker, workers, reporter);
-    if (data.ok()) part.read = *std::move(data);
-    return data.status();
+    RETURN_IF_ERROR(data.status());
+    part.read = *std::move(data);
+    return absl::OkStatus();
   });
   part.has_ended = true;
   const std::lock_guard lock(mutex_);
