@@ -96,7 +96,7 @@ class ClickThrough final : public Application {
     std::unique_ptr<ReadAhead> read;
     RETURN_IF_ERROR(with_enough_memory(options_.what_needs_less_memory(), [&] {
       absl::StatusOr<Input> input = load_input(options_, {.rank = worker, .workers = workers}, reporter);
-      RETURN_IF_ERROR(input.status());
+      if (!input.ok()) return input.status();
       read = std::make_unique<ReadAheadOf<Input>>(*std::move(input));
       return absl::OkStatus();
     }));

@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<ReadAhead>> EmbeddingApplication::read_ahead(std:
   std::unique_ptr<ReadAhead> read;
   RETURN_IF_ERROR(with_enough_memory(needs_less_memory(), [&] {
     absl::StatusOr<std::unique_ptr<ReadAhead>> data = read_data(worker, workers, reporter);
-    RETURN_IF_ERROR(data.status());
+    if (!data.ok()) return data.status();
     read = *std::move(data);
     return absl::OkStatus();
   }));
