@@ -46,7 +46,7 @@ struct Role {
   HandOver* hand_over = nullptr;
   /// What a process of workers has begun to read already, if it has.
   EarlyReading* early = nullptr;
-  bool joins = false;  ///< it comes while the job runs: a server's copy, or in a dead worker's place
+  bool joins = false;  ///< it comes while the job runs: a server's copy, or in another worker's place
   bool replaces_workers = false;  ///< other processes take the places of workers that die
   std::uint32_t incarnation = 0;  ///< SessionOptions::incarnation of all workers of a process
   /// For a job on one host whose servers have copies; else nullptr.

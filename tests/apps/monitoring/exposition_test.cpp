@@ -112,7 +112,7 @@ TEST(ExpositionTest, SaysWhatIsKnown) {
                                  "verbena_server_processes{server=\"0\",role=\"serves\"} 1\n",
                                  "verbena_server_processes{server=\"1\",role=\"serves\"} 0\n",
                                  R"(verbena_host_server_processes{host="node \"2\""} 1)",
-                                 "verbena_server_moves 1\n"}) {
+                                 "verbena_moves 1\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }
