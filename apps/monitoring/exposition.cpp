@@ -173,8 +173,7 @@ void write_events(const RunRecord& record, const RunStatus& status, Writer& out)
   if (!on_hosts.empty())
     out.metric("host_server_processes", MetricType::kGauge, "Servers and copies on each host.");
   for (const auto& [host, count] : on_hosts) out.sample({{"host", host}}, static_cast<double>(count));
-  out.gauge("moves",
-            "Servers, copies and processes with workers that move from host to host, or are to.",
+  out.gauge("moves", "Servers, copies and processes with workers that move from host to host, or are to.",
             static_cast<double>(status.moves.size()));
 }
 
