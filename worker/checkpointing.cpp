@@ -246,11 +246,14 @@ std::string Checkpointing::unfinished_path() const {
       .unfinished_path(static_cast<std::uint64_t>(clock_));
 }
 
-void Checkpointing::poll() {
-  if (!is_under_way()) return;
+bool Checkpointing::poll() {
+  if (!is_under_way()) return false;
   note_dead_servers();
-  if (part_.is_under_way() && part_.has_ended()) end_own_part(part_.take());
-  if (commit_.is_under_way() && commit_.has_ended()) end(commit_.take());
+  const bool part_has_ended = part_.is_under_way() && part_.has_ended();
+  if (part_has_ended) end_own_part(part_.take());
+  const bool commit_has_ended = commit_.is_under_way() && commit_.has_ended();
+  if (commit_has_ended) end(commit_.take());
+  return part_has_ended || commit_has_ended;
 }
 
 void Checkpointing::end_own_part(const absl::Status& status) {

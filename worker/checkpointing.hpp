@@ -53,8 +53,8 @@ class Checkpointing {
   absl::Status finish();
 
   // ---- what the session calls
-  /// In each poll.
-  void poll();
+  /// In each poll. Whether something has ended, which somebody may wait for.
+  bool poll();
   absl::Status on_part_saved(std::uint32_t server, const protocol::PartSaved& saved);
   /// A copy will take the server's place, which knows nothing of the checkpoint that is being made; or the
   /// same server is connected again, and what it had to say of it may be lost.

@@ -282,8 +282,8 @@ bool SessionCore::go_on(std::size_t count) {
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (!left_) table->send_put_off();
   }
-  checkpointing_.poll();
-  const bool has_worked = running_.step(status_);
+  bool has_worked = checkpointing_.poll();
+  has_worked |= running_.step(status_);
   if (owes_end_of_moves_) say_if_moves_have_ended();
   return has_worked || count > 0;
 }

@@ -63,6 +63,11 @@ std::vector<TaskId> Hosts::tasks_of(Process process) const {
   return tasks;
 }
 
+TimePoint Hosts::last_served(Process process) const {
+  const auto found = last_served_.find(process);
+  return found == last_served_.end() ? TimePoint() : found->second;
+}
+
 std::unique_ptr<base::ErrandRunner::Run> Hosts::begin(std::function<void()> work) {
   return std::make_unique<TaskRun>(*this, std::move(work));
 }
@@ -71,6 +76,7 @@ absl::Status Hosts::before(Operation operation, const std::string& path) {
   const Process user = process_of_.at(scheduler_.running());
   const auto time = std::uniform_int_distribution<Duration::rep>(0, options_.slowest.count())(random_);
   scheduler_.compute(Duration(time));  // others go on meanwhile
+  last_served_[user] = scheduler_.now();
   const auto refuse = [&](int error) { return absl::ErrnoToStatus(error, fmt::format("{}: cannot", path)); };
   if (!has_power_ || dead_.contains(user)) return refuse(ENODEV);
   const std::uint64_t number = operations_++;

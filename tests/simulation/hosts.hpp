@@ -51,6 +51,8 @@ class Hosts final : public base::ErrandRunner {
   void belongs_to(Process process);
   /// Its tasks, also those of its errands.
   [[nodiscard]] std::vector<TaskId> tasks_of(Process process) const;
+  /// When the disk had done what the process last asked for; the epoch: it has asked for nothing.
+  [[nodiscard]] TimePoint last_served(Process process) const;
   /// The process asks for nothing any more.
   void kill(Process process) { dead_.insert(process); }
 
@@ -67,6 +69,7 @@ class Hosts final : public base::ErrandRunner {
   const Strikes strikes_;
   std::mt19937_64 random_;
   std::map<TaskId, Process> process_of_;
+  std::map<Process, TimePoint> last_served_;
   std::set<Process> dead_;
   bool has_power_ = true;
   std::uint64_t operations_ = 0;

@@ -62,6 +62,8 @@ constexpr auto kStopOfUnknown = seconds(12);
 constexpr auto kServersPatience = seconds(5);
 /// More than three times the usual silence timeout, after which who is to serve is suspected.
 constexpr auto kLongCompute = seconds(16);
+/// Who waits for the disk goes on when that is ready, not when it looks again: every 100 ms.
+constexpr auto kLongestWake = milliseconds(50);
 /// Copies of a server that join, one after the other, at most.
 constexpr std::uint32_t kMostNewcomers = 6;
 /// The same for a victim that not all had met yet: they wait for it.
@@ -72,7 +74,8 @@ struct WorkerNode {
   TaskId task = 0;
   bool connected = false;  ///< all servers know it
   TimePoint connected_at;
-  bool joined = false;  ///< has opened its tables
+  TimePoint waits_for_disk_since;  ///< the last time that it has begun to
+  bool joined = false;             ///< has opened its tables
   bool was_stopped = false;
   bool leaves = false;     ///< it has done its work
   bool is_silent = false;  ///< stopped for longer than anybody waits
@@ -188,6 +191,7 @@ class Job final : public World {
   void is_there(std::uint32_t table, Key key) override;
   void checked(std::uint64_t numbers) override { checked_ += numbers; }
   void cut(std::uint32_t rank, Clock clock) override;
+  void waits_for_disk(std::uint32_t rank) override { workers_[rank].waits_for_disk_since = scheduler_.now(); }
   void written(std::uint32_t rank, Clock clock, const absl::Status& status) override;
   void final_rows(std::uint64_t digest) override { final_rows_ = digest; }
   [[nodiscard]] bool traces() const override { return static_cast<bool>(trace_); }
@@ -1066,6 +1070,12 @@ void Job::written(std::uint32_t rank, Clock clock, const absl::Status& status) {
   }
   if (!status.ok() || rank != 0 || is_victim(0)) return;
   ++checkpoints_;
+  const TimePoint on_disk =
+      std::max(hosts_->last_served(process_of_worker(0)), workers_[0].waits_for_disk_since);
+  if (const Duration late = scheduler_.now() - on_disk; !struck_ && late > kLongestWake) {
+    fail(fmt::format("worker 0 goes on {} ms after checkpoint {} was written",
+                     std::chrono::duration_cast<std::chrono::milliseconds>(late).count(), clock));
+  }
   const bool may_be_more = disk_has_failed_ || has_replaced_who_goes_on_;
   if (const auto wrong = archive_->written(clock, *scenario_.checkpoints, may_be_more)) fail(*wrong);
 }

@@ -58,6 +58,7 @@ void Saver::finish() {
 
 /// If it is the session that fails, the next call will say so.
 void Saver::wait_until_written() {
+  world_.waits_for_disk(session_.rank());
   const absl::Status status = session_.finish_checkpoint();
   if (world_.traces())
     world_.trace(fmt::format("worker {}: checkpoint {}: {}", session_.rank(), saved_, status.ToString()));

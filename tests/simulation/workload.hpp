@@ -63,6 +63,8 @@ class World {
   virtual void checked(std::uint64_t /*numbers*/) {}
   /// The worker is about to end its clock with a checkpoint of `clock`.
   virtual void cut(std::uint32_t /*rank*/, std::int64_t /*clock*/) {}
+  /// The worker begins to wait for it to be written.
+  virtual void waits_for_disk(std::uint32_t /*rank*/) {}
   /// How the writing of that checkpoint has ended, as the worker was told.
   virtual void written(std::uint32_t /*rank*/, std::int64_t /*clock*/, const absl::Status& /*status*/) {}
   /// A digest of all rows, as a worker sees them at the end.
