@@ -310,6 +310,7 @@ Leader::Leader(int listener, std::string address, std::shared_ptr<const transpor
 Leader::~Leader() {
   const bool have_saved = signal_ == 0 && signal() != 0;
   const std::string go = have_saved ? fmt::format("go {}\n", signal()) : std::string(kGo);
+  if (!leads_no_more_) give_orders();
   for (Seat& seat : seats_) {
     if (seat.channel.is_open() && !leads_no_more_) seat.channel.write(go).IgnoreError();
   }
@@ -350,7 +351,10 @@ bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
   const auto leads = survival_ == nullptr ? Survival::Leads::kYes : survival_->leads();
   leads_no_more_ = leads == Survival::Leads::kNoMore;
   if (leads == Survival::Leads::kPerhaps) std::this_thread::sleep_for(kSlice);
-  if (leads != Survival::Leads::kYes) return !leads_no_more_;
+  if (leads != Survival::Leads::kYes) {
+    if (stopped_at_) stopped_at_ = Clock::now();  // members may not have heard it yet
+    return !leads_no_more_;
+  }
   accept();
   // Before strangers: one that comes in another one's place has said so before.
   Ear ear(*this, monitor);
@@ -366,7 +370,14 @@ bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
   monitor.answer_watchers([&] { return status(monitor); });
   if (monitor.failed() || signal_ != 0) stop_all();
   monitor.tick();
+  // It may have been stopped since: then what it has decided waits until that is over, or nobody hears it.
+  if (survival_ == nullptr || survival_->leads() == Survival::Leads::kYes) give_orders();
   return true;
+}
+
+void Leader::give_orders() {
+  for (Seat& seat : seats_) seat.channel.flush();
+  for (LineChannel& channel : former_) channel.flush();
 }
 
 RunStatus Leader::status(const RunMonitor& monitor) const {
@@ -523,9 +534,9 @@ void Leader::seat(Stranger& stranger) {
   if (std::exchange(seat.came, true)) return;
   seat.channel = std::move(stranger.channel);
   seat.channel.write(kWelcome).IgnoreError();
-  if (stopped_at_) seat.channel.write(kStop).IgnoreError();
+  if (stopped_at_) seat.channel.write_later(kStop);
   const bool is_to_hold = stop_ && (seat.member.server ? is_to_stop() : stop_->asks(stranger.rank));
-  if (is_to_hold) seat.channel.write(hold_line(stop_->wanted_by())).IgnoreError();
+  if (is_to_hold) seat.channel.write_later(hold_line(stop_->wanted_by()));
 }
 
 void Leader::hear_members(RunMonitor& monitor) {
@@ -730,8 +741,8 @@ void Leader::let_leave_who_want_to(RunMonitor& monitor) {
 void Leader::let_go(Seat& seat, std::string_view word) {
   seat.gone = true;
   if (!seat.channel.is_open()) return;
-  seat.channel.write(word).IgnoreError();
-  seat.channel.end_sending();
+  seat.channel.write_later(word);
+  seat.channel.end_sending_later();
 }
 
 /// Another copy of its server has ended as it should. The one before this one may have been lost before it
@@ -824,7 +835,7 @@ void Leader::decide_about_stop(RunMonitor& monitor) {
 
 void Leader::tell_of_stop(const std::string& line) {
   for (Seat& seat : seats_) {
-    if (seat.channel.is_open() && !seat.gone) seat.channel.write(line).IgnoreError();
+    if (seat.channel.is_open() && !seat.gone) seat.channel.write_later(line);
   }
 }
 
@@ -838,7 +849,7 @@ void Leader::stop_all() {
   stopped_at_ = Clock::now();
   end_those_that_join();
   for (Seat& seat : seats_) {
-    if (seat.channel.is_open() && !seat.gone) seat.channel.write(kStop).IgnoreError();
+    if (seat.channel.is_open() && !seat.gone) seat.channel.write_later(kStop);
   }
 }
 

@@ -95,7 +95,8 @@ class Leader {
     };
 
     virtual ~Survival() = default;
-    /// Whether this process still leads the run, and may decide anything. Asked before each tell().
+    /// Whether this process still leads the run, and may decide anything, and tell it. Asked before each
+    /// tell(), and again before members hear what follows from that.
     [[nodiscard]] virtual Leads leads() { return Leads::kYes; }
     /// What to wait for before the next tell().
     virtual void add_descriptors(std::vector<pollfd>& wanted) const = 0;
@@ -281,6 +282,7 @@ class Leader {
   void tell_of_stop(const std::string& line);
   void end_by(int signal, RunMonitor& monitor);
   void stop_all();
+  void give_orders();
   [[nodiscard]] bool all_over(bool workers_only) const;
 
   const int listener_;
