@@ -119,7 +119,7 @@ void MeetingGuest::on_time(TimePoint now) {
   if (const std::optional<std::string> why = search_.take_failure(now)) hearing_.lose(*why);
   const bool needs_leader = !search_.is_on() && end_.is_watching() && !end_.is_leaving();
   if (needs_leader && watch_.look(now)) leave_leader();
-  if (end_.is_due(now)) end_.end(end_.lost());
+  if (end_.is_due()) end_.end(end_.lost());
 }
 
 std::string MeetingGuest::introduction() const {

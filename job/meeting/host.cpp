@@ -38,6 +38,7 @@ MeetingHost::MeetingHost(const MeetingOptions& options, transport::Transport& tr
       before_giving_up_(options.before_giving_up),
       mark_(std::move(mark)),
       clock_(std::move(clock)),
+      own_time_(clock_()),
       transport_(transport),
       hearing_(hearing),
       end_(end),
@@ -108,6 +109,7 @@ void MeetingHost::on_listen() {
 void MeetingHost::begin_turn(TimePoint now) {
   const bool was_stopped = seems_stopped(now);
   turn_began_at_ = now;
+  own_time_.look(now);
   if (was_stopped && keeper_ && outlives_others_ && !leads_no_more_) begin_doubt();
 }
 
@@ -121,7 +123,7 @@ void MeetingHost::on_event(const Event& event) {
   switch (event.kind) {
     case Event::Kind::kAccepted:
       if (auto connection = transport_.take_accepted())
-        newcomers_.take_in(std::move(connection), most_without_seat());
+        newcomers_.take_in(std::move(connection), most_without_seat(), own_time_.now());
       return;
     case Event::Kind::kMessage:
       return on_message(event);
@@ -152,14 +154,14 @@ void MeetingHost::on_message(const Event& event) {
 }
 
 void MeetingHost::on_time(TimePoint now) {
-  if (!board_.have_met() && board_.is_at_fence(0)) returned_.consider(now);
+  if (!board_.have_met() && board_.is_at_fence(0)) returned_.consider(own_time_.now());
   give_seats();
-  newcomers_.on_time(now, [&](std::uint32_t rank) { return another_has_come(rank); });
+  newcomers_.on_time(own_time_.now(), [&](std::uint32_t rank) { return another_has_come(rank); });
   if (is_waited_for_ && now >= next_reminder_) {
     next_reminder_ = now + kBetweenReminders;
     remind();
   }
-  if (end_.is_due(now) && !has_ended_ && !doubt_) end_all(0, end_.lost());
+  if (end_.is_due() && !has_ended_ && !doubt_) end_all(0, end_.lost());
   tell_roster(now);
   settle_doubt(now);
   if (now >= next_beat_) {
@@ -188,13 +190,13 @@ bool MeetingHost::introduce(Newcomer& newcomer) {
       has(object, says::kJoins) ? kAnotherRank : number_in(object, says::kRank);
   const std::string why = obstacle(rank, number_in(object, says::kSize));
   if (!why.empty()) {
-    newcomer.refuse(why);
+    newcomer.refuse(why, own_time_.now());
     return false;
   }
   newcomer.lines.erase(newcomer.lines.begin());
   if (!is_free(*rank)) {
     newcomer.waits_for = rank;
-    newcomer.deadline = clock_() + before_place_is_free_;
+    newcomer.deadline = own_time_.now() + before_place_is_free_;
     return false;
   }
   seat(newcomer, *rank);
@@ -219,7 +221,7 @@ bool MeetingHost::take_back(Newcomer& newcomer, const json& object) {
         : back->job == job_
             ? std::string("rank 0 goes on without it, since the connection between them has ended")
             : kAnotherJob;
-    newcomer.send_away(last_words_ + dismissed_line(why));
+    newcomer.send_away(last_words_ + dismissed_line(why), own_time_.now());
     return false;
   }
   returned_.add(std::move(newcomer.wire), *std::move(back), most_without_seat());
@@ -449,7 +451,7 @@ void MeetingHost::take_over() {
     RankSeat& seat = seats_[rank];
     if (!seat.wire) continue;
     newcomers_.add({.wire = *std::move(seat.wire),
-                    .deadline = clock_() + before_place_is_free_,
+                    .deadline = own_time_.now() + before_place_is_free_,
                     .waits_for = rank,
                     .lines = std::move(seat.said)});
   }

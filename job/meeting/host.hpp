@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/own_time.hpp"
 #include "job/fence_board.hpp"
 #include "job/meeting/hearing.hpp"
 #include "job/meeting/newcomers.hpp"
@@ -115,6 +116,7 @@ class MeetingHost final : public MeetingRole {
   const std::chrono::milliseconds before_giving_up_;
   const std::string mark_;
   const Clock clock_;
+  base::OwnTime own_time_;  ///< of which others have so much to come, and to say who they are
   transport::Transport& transport_;
   Hearing& hearing_;
   SharedEnd& end_;

@@ -327,5 +327,46 @@ TEST_F(StoppedHostTest, WhileItIsStoppedNobodyCanSayThatHeKnowsTheRoster) {
   EXPECT_EQ(leads(), Leads::kNoMore) << "nobody knows the roster";
 }
 
+TEST_F(StoppedHostTest, WhileItIsStoppedNobodyWaitsInVainForAPlace) {
+  const Guest guest = connect();
+  say(guest, introduction(2));
+  const Guest silent = connect();
+  pass(seconds(5));
+  stop(seconds(60));
+  turn();
+  follow(1, 1);
+  follow(2, 1);
+  pass(seconds(3));
+  EXPECT_THAT(told(guest, says::kRefused), IsEmpty());
+  EXPECT_FALSE(silent.told->is_over) << "it had no time to say who it is";
+  host_.dismiss(2, "it was silent");
+  turn();
+  EXPECT_THAT(told(guest, says::kLate), ElementsAre("1"));
+  pass(seconds(3));
+  EXPECT_TRUE(silent.told->is_over);
+}
+
+/// Those who come back to a rank 0 that was started anew, and is stopped before they are all there.
+TEST_F(MeetingHostTest, WhileItIsStoppedNobodyCanComeBack) {
+  const auto come_back = [&](std::uint32_t rank) {
+    const Guest guest = connect();
+    say(guest, back_line({.rank = rank,
+                          .size = kSize,
+                          .job = "of before",
+                          .roster = Roster::of_beginning(kSize),
+                          .word = "here"}));
+    return guest;
+  };
+  host_.on_own_words(FenceNotes::fence_line());
+  const std::vector<Guest> early = {come_back(1), come_back(2), come_back(3)};
+  pass(seconds(2));
+  stop(seconds(60));
+  pass(seconds(1));
+  for (const Guest& each : early) EXPECT_THAT(told(each, says::kRecall), IsEmpty()) << "one is missing";
+  come_back(4);
+  turn();
+  EXPECT_THAT(told(early[0], says::kRecall), ElementsAre("true"));
+}
+
 }  // namespace
 }  // namespace verbena::job

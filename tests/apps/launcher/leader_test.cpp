@@ -714,6 +714,21 @@ TEST_P(SurvivalTest, EndsWithAWorker) {
 }
 
 /// A leader in this thread for a server and a worker, which another process can replace.
+/// Who has not come, or does not end, had no time for it while nobody answered.
+TEST_P(SurvivalTest, WhileItIsStoppedNobodyIsLate) {
+  auto now = std::chrono::steady_clock::now();
+  leader_ = *Leader::listen(true, {{"worker 0 (rank 0)", false}}, secret_, encrypts_, [&] { return now; });
+  const auto pass = [&](std::chrono::steady_clock::duration time) {
+    now += time;
+    leader_->poll(monitor_, std::chrono::milliseconds(0));
+  };
+  pass(std::chrono::hours(1));
+  for (int i = 0; i < 57; ++i) pass(std::chrono::seconds(1));
+  EXPECT_FALSE(monitor_.failed()) << monitor_.failure();
+  for (int i = 0; i < 3; ++i) pass(std::chrono::seconds(1));
+  EXPECT_THAT(std::string(monitor_.failure().message()), HasSubstr("has not come within 60 s"));
+}
+
 class ReplacementTest : public SurvivalTest {
  protected:
   class Places final : public Leader::Replacement {
