@@ -185,6 +185,10 @@ bool MeetingHost::introduce(Newcomer& newcomer) {
   const json object = json::parse(newcomer.lines.front(), nullptr, false);
   const std::optional<std::string> mark = text_in(object, says::kLooksFor);
   if (mark && !std::exchange(newcomer.has_looked, true)) return answer_whether_it_is(newcomer, *mark);
+  const bool says_who_it_is =
+      has(object, says::kRank) || has(object, says::kJoins) || has(object, says::kBack);
+  const std::string other = says_who_it_is ? obstacle_of_version(object, "it", "rank 0") : "";
+  if (!other.empty()) return refuse_version_of(newcomer, object, other);
   if (has(object, says::kBack)) return take_back(newcomer, object);
   const std::optional<std::uint32_t> rank =
       has(object, says::kJoins) ? kAnotherRank : number_in(object, says::kRank);
@@ -208,6 +212,24 @@ bool MeetingHost::answer_whether_it_is(Newcomer& newcomer, const std::string& ma
   newcomer.wire.say(line_of({{says::kIsIt, mark == mark_}}));
   newcomer.lines.erase(newcomer.lines.begin());
   return !newcomer.lines.empty() && introduce(newcomer);
+}
+
+/// One that is back is of a job that runs, and must not end by this: it looks on for a rank 0 that it
+/// understands. False: it stays a newcomer, which is sent away.
+bool MeetingHost::refuse_version_of(Newcomer& newcomer, const json& object, const std::string& why) {
+  const bool is_back = has(object, says::kBack);
+  if (!is_back) {
+    newcomer.refuse(why, own_time_.now());
+    return false;
+  }
+  if (clock_() >= next_warning_) {
+    next_warning_ = clock_() + kBetweenReminders;
+    spdlog::warn("a process of a job that runs is refused, and waits for another rank 0 ({}): {}",
+                 newcomer.wire.peer_name(), why);
+  }
+  if (!has(object, says::kVersion)) return true;  // it would take it for the end of the job
+  newcomer.send_away(refused_line(why), own_time_.now());
+  return false;
 }
 
 /// It is of a job whose rank 0 is gone. False: it stays a newcomer, which is sent away, and ends by what it
@@ -261,7 +283,7 @@ void MeetingHost::seat(Newcomer& newcomer, std::uint32_t rank) {
   const bool joins = rank == kAnotherRank;
   if (joins) rank = seats_.add();
   RankSeat& seat = seats_.seat(rank, std::move(newcomer.wire));
-  std::string words = line_of({{says::kJob, job_}});
+  std::string words = line_of({{says::kJob, job_}, {says::kVersion, kMeetingVersion}});
   if (joins) words += line_of({{says::kPlace, rank}});
   if (seat.is_late()) words += line_of({{says::kLate, seat.incarnation}});
   seat.wire->say(words + last_words_);
@@ -463,7 +485,7 @@ void MeetingHost::take_over() {
     seat.is_gone = seat.is_dismissed = false;
     seat.has_spoken = true;
     seat.wire = std::move(one.wire);
-    seat.wire->say(line_of({{says::kLeads, inherited->leaders_before}}));
+    seat.wire->say(line_of({{says::kLeads, inherited->leaders_before}, {says::kVersion, kMeetingVersion}}));
     have_returned_.push_back({.rank = one.says.rank, .described = std::move(one.says.word)});
   }
   keeper_.emplace(std::move(inherited->roster));

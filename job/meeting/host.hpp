@@ -60,6 +60,8 @@ class MeetingHost final : public MeetingRole {
   // Who comes:
   [[nodiscard]] bool introduce(Newcomer& newcomer);
   [[nodiscard]] bool answer_whether_it_is(Newcomer& newcomer, const std::string& mark);
+  [[nodiscard]] bool refuse_version_of(Newcomer& newcomer, const nlohmann::json& object,
+                                       const std::string& why);
   [[nodiscard]] bool take_back(Newcomer& newcomer, const nlohmann::json& object);
   [[nodiscard]] std::string obstacle(std::optional<std::uint32_t> rank,
                                      std::optional<std::uint32_t> size) const;
@@ -127,6 +129,7 @@ class MeetingHost final : public MeetingRole {
   ReturnedProcesses returned_;  ///< until all have met, or this rank 0 has taken over
   bool is_waited_for_ = false;  ///< some are at a fence, and not all
   transport::TimePoint next_reminder_{};
+  transport::TimePoint next_warning_{};  ///< that processes of a job that runs are refused
   bool outlives_others_ = false;  ///< the end of some others is not that of all, and processes may be added
   bool has_lacked_ = false;       ///< one of those without whom no fence can be passed
   bool has_ended_ = false;        ///< all were told to

@@ -1,6 +1,5 @@
 #include "job/meeting/newcomers.hpp"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -20,7 +19,7 @@ constexpr auto kIntroduction = std::chrono::milliseconds(10000);
 void Newcomer::refuse(const std::string& why, transport::TimePoint now) {
   spdlog::warn("a process at the rendezvous is refused ({}): {}", wire.peer_name(), why);
   waits_for.reset();
-  send_away(line_of({{says::kRefused, fmt::format("rank 0 refuses this process: {}", why)}}), now);
+  send_away(refused_line(why), now);
 }
 
 void Newcomer::send_away(const std::string& words, transport::TimePoint now) {

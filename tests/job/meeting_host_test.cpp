@@ -2,18 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <deque>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "job/fence_board.hpp"
-#include "job/line_stream.hpp"
 #include "job/meeting/host.hpp"
 #include "job/meeting/messages.hpp"
+#include "tests/job/fake_transport.hpp"
 
 namespace verbena::job {
 namespace {
@@ -24,60 +22,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using transport::Event;
-
-/// What the host has told one process.
-struct Told {
-  std::string words;
-  bool is_over = false;  ///< the host has ended the connection
-};
-
-class FakeConnection final : public transport::Connection {
- public:
-  explicit FakeConnection(std::shared_ptr<Told> told) : told_(std::move(told)) {}
-  ~FakeConnection() override { told_->is_over = true; }
-
-  absl::StatusOr<transport::RemoteDescriptor> grant(const transport::MemoryRegion& /*region*/) override {
-    return absl::UnimplementedError("nobody shares memory here");
-  }
-  const std::byte* mapped(const transport::RemoteDescriptor& /*remote*/) override { return nullptr; }
-  [[nodiscard]] const absl::Status& status() const override { return status_; }
-  void break_off() { status_ = absl::UnavailableError("it is gone"); }
-
- protected:
-  [[nodiscard]] std::size_t do_post(std::span<const transport::WorkRequest> requests) override {
-    for (const transport::WorkRequest& each : requests)
-      told_->words.append(reinterpret_cast<const char*>(each.local.data()), each.local.size());
-    return requests.size();
-  }
-
- private:
-  const std::shared_ptr<Told> told_;
-  absl::Status status_;
-};
-
-/// Of a host, which only accepts.
-class FakeTransport final : public transport::Transport {
- public:
-  absl::StatusOr<std::unique_ptr<transport::MemoryRegion>> allocate_region(
-      std::size_t /*bytes*/, transport::Access /*access*/) override {
-    return absl::UnimplementedError("nobody shares memory here");
-  }
-  absl::Status listen(const std::string& /*address*/) override { return absl::OkStatus(); }
-  [[nodiscard]] std::string listening_address() const override { return ""; }
-  absl::StatusOr<std::unique_ptr<transport::Connection>> connect(const std::string& /*address*/,
-                                                                 transport::TimePoint /*deadline*/) override {
-    return absl::UnimplementedError("it is the host");
-  }
-  std::unique_ptr<transport::Connection> take_accepted() override { return std::move(accepted); }
-  [[nodiscard]] std::size_t poll(std::span<Event> /*events*/) override { return 0; }
-  void wait(transport::TimePoint /*deadline*/) override {}
-  void interrupt() override {}
-  [[nodiscard]] transport::TimePoint now() const override { return {}; }
-  [[nodiscard]] std::size_t max_message_bytes() const override { return Wire::kMessageBytes; }
-  [[nodiscard]] std::string_view name() const override { return "fake"; }
-
-  std::unique_ptr<transport::Connection> accepted;
-};
 
 /// Rank 0 of a job that can go on without it, in a time that goes on when it is told to.
 class MeetingHostTest : public ::testing::Test {
@@ -103,7 +47,22 @@ class MeetingHostTest : public ::testing::Test {
                     .message = std::as_bytes(std::span(words))});
   }
   static std::string introduction(std::uint32_t rank) {
-    return line_of({{says::kRank, rank}, {says::kSize, kSize}});
+    return line_of({{says::kRank, rank}, {says::kSize, kSize}, {says::kVersion, kMeetingVersion}});
+  }
+  /// Of one that looks for another rank 0.
+  static std::string return_of(std::uint32_t rank) {
+    return back_line({.rank = rank,
+                      .size = kSize,
+                      .job = "of before",
+                      .roster = Roster::of_beginning(kSize),
+                      .word = "here"});
+  }
+  /// As another version would have said it; 0: one that says none.
+  static std::string of_version(const std::string& line, std::uint32_t version) {
+    nlohmann::json object = nlohmann::json::parse(line);
+    object.erase(says::kVersion);
+    if (version > 0) object[says::kVersion] = version;
+    return line_of(object);
   }
   void lose(const Guest& guest) {
     guest.connection->break_off();
@@ -141,15 +100,8 @@ class MeetingHostTest : public ::testing::Test {
   void forget_what_was_told() {
     for (const Guest& guest : guests_) guest.told->words.clear();
   }
-  /// What that guest was told by that name, as JSON.
   [[nodiscard]] static std::vector<std::string> told(const Guest& guest, const char* name) {
-    std::vector<std::string> all;
-    LineStream lines;
-    lines.add(guest.told->words, [&](std::string_view line) {
-      const nlohmann::json object = nlohmann::json::parse(line);
-      if (object.contains(name)) all.push_back(object[name].dump());
-    });
-    return all;
+    return guest.told->by(name);
   }
   [[nodiscard]] std::vector<std::string> told(std::uint32_t rank, const char* name) const {
     return told(guests_[rank], name);
@@ -296,7 +248,7 @@ TEST_F(StoppedHostTest, WhoHasTheSeatOfADismissedOneIsNotTakenForIt) {
 TEST_F(StoppedHostTest, WhoIsGivenAPlaceInTheDoubtIsNotTakenForTheOneBefore) {
   const std::uint32_t added = host_.keep_place();
   Guest newcomer = connect();
-  say(newcomer, line_of({{says::kRank, added}, {says::kSize, kSize}}) + line_of({{says::kWord, "here"}}));
+  say(newcomer, introduction(added) + line_of({{says::kWord, "here"}}));
   stop(seconds(20));
   host_.release(3);
   host_.give_place(added, 3);
@@ -350,11 +302,7 @@ TEST_F(StoppedHostTest, WhileItIsStoppedNobodyWaitsInVainForAPlace) {
 TEST_F(MeetingHostTest, WhileItIsStoppedNobodyCanComeBack) {
   const auto come_back = [&](std::uint32_t rank) {
     const Guest guest = connect();
-    say(guest, back_line({.rank = rank,
-                          .size = kSize,
-                          .job = "of before",
-                          .roster = Roster::of_beginning(kSize),
-                          .word = "here"}));
+    say(guest, return_of(rank));
     return guest;
   };
   host_.on_own_words(FenceNotes::fence_line());
@@ -366,6 +314,56 @@ TEST_F(MeetingHostTest, WhileItIsStoppedNobodyCanComeBack) {
   come_back(4);
   turn();
   EXPECT_THAT(told(early[0], says::kRecall), ElementsAre("true"));
+}
+
+TEST_F(MeetingHostTest, WhoSpeaksAnotherVersionIsRefusedAndHearsBoth) {
+  const std::string joins =
+      line_of({{says::kJoins, true}, {says::kSize, kSize}, {says::kVersion, kMeetingVersion}});
+  for (const std::string& first : {introduction(1), joins}) {
+    const Guest newer = connect();
+    say(newer, of_version(first, kMeetingVersion + 1));
+    EXPECT_THAT(
+        told(newer, says::kRefused),
+        ElementsAre(::testing::AllOf(
+            HasSubstr("it speaks version " + std::to_string(kMeetingVersion + 1) + " of the rendezvous"),
+            HasSubstr("and rank 0 version " + std::to_string(kMeetingVersion)), HasSubstr("is newer"),
+            HasSubstr("the same Verbena for all processes"))));
+    const Guest older = connect();
+    say(older, of_version(first, 0));
+    EXPECT_THAT(told(older, says::kRefused),
+                ElementsAre(::testing::AllOf(HasSubstr("it speaks version 1 "), HasSubstr("is older"))));
+  }
+  const Guest right = connect();
+  say(right, introduction(1));
+  EXPECT_THAT(told(right, says::kVersion), ElementsAre(std::to_string(kMeetingVersion)));
+  EXPECT_EQ(told(right, says::kJob).size(), 1U);
+}
+
+/// It is not told that its job has ended, and counts for nobody.
+TEST_F(MeetingHostTest, WhoIsBackAndSpeaksAnotherVersionLooksOn) {
+  host_.on_own_words(FenceNotes::fence_line());
+  std::vector<Guest> newer(3);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    newer[i] = connect();
+    say(newer[i], of_version(return_of(i + 1), kMeetingVersion + 1));
+    EXPECT_THAT(told(newer[i], says::kRefused), ElementsAre(HasSubstr("it speaks version ")));
+  }
+  const Guest older = connect();
+  say(older, of_version(return_of(4), 0));
+  EXPECT_TRUE(older.told->is_over);
+  EXPECT_EQ(older.told->words, "") << "it would take it for the end of its job";
+  pass(seconds(9));
+  for (const Guest& each : newer) {
+    EXPECT_THAT(told(each, says::kRecall), IsEmpty());
+    EXPECT_THAT(told(each, says::kDismissed), IsEmpty());
+  }
+}
+
+TEST_F(StoppedHostTest, WhoIsBackToARunningJobAndSpeaksAnotherVersionLooksOn) {
+  const Guest newer = connect();
+  say(newer, of_version(return_of(1), kMeetingVersion + 1));
+  EXPECT_EQ(told(newer, says::kRefused).size(), 1U);
+  EXPECT_THAT(told(newer, says::kDismissed), IsEmpty());
 }
 
 }  // namespace
