@@ -36,8 +36,8 @@ class NetworkRendezvous final : public PeerRendezvous, private PeerNews {
   /// PERMISSION_DENIED if the secrets differ; FAILED_PRECONDITION if only one of the two encrypts. By etcd,
   /// where an entry may be wrong, these two come at the end of the patience, as does UNAVAILABLE, if etcd
   /// does not answer; UNAUTHENTICATED: it does not let this process in. If rank 0 says that this process
-  /// cannot be of its job, the first fence() returns INVALID_ARGUMENT; so it does after a while if it is to
-  /// take the place of one that is still there.
+  /// cannot be of its job, or speaks another version, the first fence() returns INVALID_ARGUMENT; so it does
+  /// after a while if it is to take the place of one that is still there.
   static absl::StatusOr<std::unique_ptr<NetworkRendezvous>> join(const Options& options,
                                                                  std::chrono::milliseconds patience,
                                                                  const Stopped& stopped);

@@ -26,8 +26,12 @@ absl::StatusOr<std::unique_ptr<HostsReplacement>> HostsReplacement::make(const O
 }
 
 HostsReplacement::HostsReplacement(const Options& options, job::PeerNews& news, base::FileDescriptor bell)
-    : options_(options), news_(news), bell_(std::move(bell)), lives_(options.processes) {
-  for (Life& life : lives_) life.came_at = Clock::now();
+    : options_(options),
+      news_(news),
+      bell_(std::move(bell)),
+      time_(options.clock()),
+      lives_(options.processes) {
+  for (Life& life : lives_) life.came_at = time_.now();
 }
 
 job::PeerNews::Listener HostsReplacement::listener() {
@@ -91,6 +95,7 @@ void HostsReplacement::add_descriptors(std::vector<pollfd>& wanted) const {
 
 /// In order: of a rank a process goes before another one comes.
 void HostsReplacement::tell(Host& host) {
+  time_.look(options_.clock());
   std::uint64_t rings = 0;
   (void)!::read(bell_.get(), &rings, sizeof rings);
   std::vector<Heard> all;
@@ -105,7 +110,7 @@ void HostsReplacement::take(const Heard& heard, Host& host) {
   if (!heard.arrival) return host.lose(heard.rank, "is gone: it crashed, was killed, or its host is gone");
   Life& life = *life_of(heard.rank);
   if (!std::exchange(life.kept_until, std::nullopt)) return;
-  life.came_at = Clock::now();
+  life.came_at = time_.now();
   const std::uint32_t process = heard.rank - options_.first_rank;
   const std::string where = fmt::format("(rank {}, pid {} on {})", heard.rank, heard.arrival->pid,
                                         std::string(base::printable(heard.arrival->host)));
@@ -129,7 +134,7 @@ absl::StatusOr<std::string> HostsReplacement::await(std::uint32_t rank, const st
         "iteration {}",
         RunMonitor::kMostDeathsOfWorker, life->newest_iteration + 1));
   }
-  life->kept_until = Clock::now() + options_.patience;
+  life->kept_until = time_.now() + options_.patience;
   news_.dismiss(rank, why);
   return fmt::format(
       "the run waits {} s for another process in its place: start it again, with the same command line",
@@ -140,7 +145,7 @@ void HostsReplacement::keep_place(std::uint32_t rank) {
   Life* const life = life_of(rank);
   if (life == nullptr) return;
   // The other one waits to come; if it is gone, yet another one has to be started.
-  life->kept_until = Clock::now() + std::max(options_.patience, kLeastForOneThatWaits);
+  life->kept_until = time_.now() + std::max(options_.patience, kLeastForOneThatWaits);
   news_.release(rank);
 }
 
@@ -154,7 +159,7 @@ void HostsReplacement::note_iteration(std::uint32_t rank, std::int64_t iteration
 /// What a server says may be late, and of the process before.
 std::optional<std::uint32_t> HostsReplacement::rank_of_silent(std::uint32_t worker) const {
   const std::uint32_t process = worker / options_.workers;
-  if (process >= lives_.size() || Clock::now() < lives_[process].came_at + options_.silence_timeout)
+  if (process >= lives_.size() || time_.now() < lives_[process].came_at + options_.silence_timeout)
     return std::nullopt;
   return options_.first_rank + process;
 }
@@ -162,7 +167,7 @@ std::optional<std::uint32_t> HostsReplacement::rank_of_silent(std::uint32_t work
 std::optional<std::pair<std::uint32_t, std::string>> HostsReplacement::overdue() const {
   for (std::uint32_t process = 0; process < lives_.size(); ++process) {
     const Life& life = lives_[process];
-    if (!life.kept_until || Clock::now() < *life.kept_until) continue;
+    if (!life.kept_until || time_.now() < *life.kept_until) continue;
     return std::pair(options_.first_rank + process,
                      fmt::format("no other process has taken its place within {} s (--worker-patience)",
                                  options_.patience.count()));

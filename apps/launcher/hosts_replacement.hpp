@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "apps/launcher/leader.hpp"
 #include "base/file_descriptor.hpp"
+#include "base/own_time.hpp"
 #include "cluster/word.hpp"
 #include "job/peer_news.hpp"
 
@@ -34,6 +36,8 @@ class HostsReplacement final : public Leader::Replacement {
     std::chrono::seconds patience{60};
     /// How long a process must have been there before it can be silent.
     std::chrono::milliseconds silence_timeout{5000};
+    /// For tests.
+    std::function<base::OwnTime::TimePoint()> clock = std::chrono::steady_clock::now;
   };
   /// RESOURCE_EXHAUSTED: no descriptor.
   static absl::StatusOr<std::unique_ptr<HostsReplacement>> make(const Options& options, job::PeerNews& news);
@@ -54,13 +58,13 @@ class HostsReplacement final : public Leader::Replacement {
   [[nodiscard]] std::optional<std::pair<std::uint32_t, std::string>> overdue() const override;
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using TimePoint = base::OwnTime::TimePoint;
   /// What a rank's process has of those that were the same worker before it.
   struct Life {
-    std::int64_t newest_iteration = 0;                           ///< that any of them has reported
-    std::uint32_t deaths = 0;                                    ///< since then
-    Clock::time_point came_at;                                   ///< the newest one
-    std::optional<Clock::time_point> kept_until = std::nullopt;  ///< its place, for another one
+    std::int64_t newest_iteration = 0;                   ///< that any of them has reported
+    std::uint32_t deaths = 0;                            ///< since then
+    TimePoint came_at;                                   ///< the newest one
+    std::optional<TimePoint> kept_until = std::nullopt;  ///< its place, for another one
   };
   struct Heard {
     std::uint32_t rank = 0;
@@ -75,6 +79,7 @@ class HostsReplacement final : public Leader::Replacement {
   const Options options_;
   job::PeerNews& news_;
   const base::FileDescriptor bell_;  ///< rings when there is something to take
+  base::OwnTime time_;               ///< places are kept by it: nobody can come while this process is stopped
   std::vector<Life> lives_;          ///< by process
 
   mutable std::mutex mutex_;

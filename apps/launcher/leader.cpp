@@ -246,7 +246,8 @@ absl::StatusOr<std::unique_ptr<const transport::tcp::TlsContext>> context_if(boo
 
 absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::vector<Member> members,
                                                        std::shared_ptr<const transport::Secret> secret,
-                                                       bool tls) {
+                                                       bool tls,
+                                                       std::function<base::OwnTime::TimePoint()> clock) {
   absl::StatusOr<std::unique_ptr<const transport::tcp::TlsContext>> context = context_if(tls);
   if (!context.ok()) return context.status();
   absl::StatusOr<std::pair<int, std::uint16_t>> listener = listen_at(loopback_only ? "127.0.0.1" : "::");
@@ -260,7 +261,7 @@ absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::
   }
   std::string address = fmt::format("{};{}", absl::StrJoin(hosts, ","), listener->second);
   return std::unique_ptr<Leader>(new Leader(listener->first, std::move(address), std::move(secret),
-                                            *std::move(context), std::move(members)));
+                                            *std::move(context), std::move(members), std::move(clock)));
 }
 
 /// What it hears of members, beside what they say.
@@ -274,7 +275,7 @@ class Leader::Ear final : public Survival::Host, public Replacement::Host {
   void welcome(std::uint32_t rank, Member member) override { leader_.welcome(rank, std::move(member)); }
   void leave(std::uint32_t rank) override {
     std::optional<Clock::time_point>& since = leader_.seats_[rank].wants_to_leave_since;
-    if (!since) since = Clock::now();
+    if (!since) since = leader_.time_.now();
   }
   void replace(std::uint32_t rank, Member member, const Replacement::Workers& workers,
                const std::string& what) override {
@@ -302,14 +303,21 @@ class Leader::Ear final : public Survival::Host, public Replacement::Host {
 };
 
 Leader::Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
-               std::unique_ptr<const transport::tcp::TlsContext> tls, std::vector<Member> members)
-    : listener_(listener), address_(std::move(address)), secret_(std::move(secret)), tls_(std::move(tls)) {
-  for (Member& member : members) seats_.emplace_back().member = std::move(member);
+               std::unique_ptr<const transport::tcp::TlsContext> tls, std::vector<Member> members,
+               std::function<base::OwnTime::TimePoint()> clock)
+    : listener_(listener),
+      address_(std::move(address)),
+      secret_(std::move(secret)),
+      tls_(std::move(tls)),
+      clock_(std::move(clock)),
+      time_(clock_()) {
+  for (Member& member : members) seats_.push_back(Seat{.member = std::move(member), .since = time_.now()});
 }
 
 Leader::~Leader() {
   const bool have_saved = signal_ == 0 && signal() != 0;
   const std::string go = have_saved ? fmt::format("go {}\n", signal()) : std::string(kGo);
+  if (!leads_no_more_) give_orders();
   for (Seat& seat : seats_) {
     if (seat.channel.is_open() && !leads_no_more_) seat.channel.write(go).IgnoreError();
   }
@@ -350,7 +358,11 @@ bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
   const auto leads = survival_ == nullptr ? Survival::Leads::kYes : survival_->leads();
   leads_no_more_ = leads == Survival::Leads::kNoMore;
   if (leads == Survival::Leads::kPerhaps) std::this_thread::sleep_for(kSlice);
-  if (leads != Survival::Leads::kYes) return !leads_no_more_;
+  if (leads != Survival::Leads::kYes) {
+    if (stopped_at_) stopped_at_ = Clock::now();  // members may not have heard it yet
+    return !leads_no_more_;
+  }
+  time_.look(clock_());
   accept();
   // Before strangers: one that comes in another one's place has said so before.
   Ear ear(*this, monitor);
@@ -366,7 +378,14 @@ bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
   monitor.answer_watchers([&] { return status(monitor); });
   if (monitor.failed() || signal_ != 0) stop_all();
   monitor.tick();
+  // It may have been stopped since: then what it has decided waits until that is over, or nobody hears it.
+  if (survival_ == nullptr || survival_->leads() == Survival::Leads::kYes) give_orders();
   return true;
+}
+
+void Leader::give_orders() {
+  for (Seat& seat : seats_) seat.channel.flush();
+  for (LineChannel& channel : former_) channel.flush();
 }
 
 RunStatus Leader::status(const RunMonitor& monitor) const {
@@ -450,7 +469,7 @@ void Leader::accept() {
     }
     if (strangers_.size() >= seats_.size() + kMostStrangers) send_one_away();
     tune(descriptor);
-    strangers_.push_back({.channel = LineChannel(descriptor), .deadline = Clock::now() + kIntroduction});
+    strangers_.push_back({.channel = LineChannel(descriptor), .deadline = time_.now() + kIntroduction});
   }
 }
 
@@ -463,7 +482,7 @@ void Leader::send_one_away() {
 
 void Leader::hear_strangers() {
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-    const bool stays = hear(*stranger) && Clock::now() < stranger->deadline;
+    const bool stays = hear(*stranger) && time_.now() < stranger->deadline;
     stranger = stays ? std::next(stranger) : strangers_.erase(stranger);
   }
 }
@@ -523,9 +542,9 @@ void Leader::seat(Stranger& stranger) {
   if (std::exchange(seat.came, true)) return;
   seat.channel = std::move(stranger.channel);
   seat.channel.write(kWelcome).IgnoreError();
-  if (stopped_at_) seat.channel.write(kStop).IgnoreError();
+  if (stopped_at_) seat.channel.write_later(kStop);
   const bool is_to_hold = stop_ && (seat.member.server ? is_to_stop() : stop_->asks(stranger.rank));
-  if (is_to_hold) seat.channel.write(hold_line(stop_->wanted_by())).IgnoreError();
+  if (is_to_hold) seat.channel.write_later(hold_line(stop_->wanted_by()));
 }
 
 void Leader::hear_members(RunMonitor& monitor) {
@@ -542,7 +561,7 @@ void Leader::hear_members(RunMonitor& monitor) {
   }
   std::erase_if(former_,
                 [](LineChannel& channel) { return !channel.read([](std::string_view) {}).value_or(false); });
-  if (!workers_left_at_ && all_over(true)) workers_left_at_ = Clock::now();
+  if (!workers_left_at_ && all_over(true)) workers_left_at_ = time_.now();
   // A server that moves while all save costs the checkpoint.
   if (workers_left_at_ || is_to_stop()) end_those_that_join();
 }
@@ -658,7 +677,7 @@ void Leader::take_place(std::uint32_t rank, Member member) {
   Seat& seat = seats_[rank];
   // The one before it may be stopped, and has still to hear that it is to end.
   if (seat.channel.is_open()) former_.push_back(std::move(seat.channel));
-  seat = Seat{.member = std::move(member), .is_new = true};
+  seat = Seat{.member = std::move(member), .is_new = true, .since = time_.now()};
 }
 
 void Leader::hear_worker(Seat& seat, const job::ChildMessage& message) {
@@ -682,7 +701,7 @@ void Leader::welcome(std::uint32_t rank, Member member) {
   if (!seat.gone) return;  // the run ends, and has kept no place for it
   // The one before it may be stopped, and has still to hear that it is to end.
   if (seat.channel.is_open()) former_.push_back(std::move(seat.channel));
-  seat = Seat{.member = std::move(member), .joins = true};
+  seat = Seat{.member = std::move(member), .joins = true, .since = time_.now()};
 }
 
 /// Nobody needs them any more, and who does not know them cannot tell them so.
@@ -714,7 +733,7 @@ void Leader::let_leave_who_want_to(RunMonitor& monitor) {
       monitor.fail_over(seat.member.of_server, seat.member.pid,
                         fmt::format("{} steps aside, as it was asked to: {}", seat.member.name, *next));
     } else if (!seat.member.server || !survival_->is_being_joined(seat.member.of_server) ||
-               Clock::now() > since + kLeavePatience) {
+               time_.now() > since + kLeavePatience) {
       seat.wants_to_leave_since.reset();
       const bool ends_anyhow = workers_left_at_ || (stop_ && stop_->is_wanted());
       monitor.warn(
@@ -730,8 +749,8 @@ void Leader::let_leave_who_want_to(RunMonitor& monitor) {
 void Leader::let_go(Seat& seat, std::string_view word) {
   seat.gone = true;
   if (!seat.channel.is_open()) return;
-  seat.channel.write(word).IgnoreError();
-  seat.channel.end_sending();
+  seat.channel.write_later(word);
+  seat.channel.end_sending_later();
 }
 
 /// Another copy of its server has ended as it should. The one before this one may have been lost before it
@@ -755,11 +774,11 @@ Leader::Seat* Leader::first_of_several(const Seat& seat) {
 }
 
 void Leader::check_time(RunMonitor& monitor) {
-  const auto now = Clock::now();
   if (stopped_at_) {
-    abandoned_ = now >= *stopped_at_ + kStopPatience && !all_over(false);
+    abandoned_ = Clock::now() >= *stopped_at_ + kStopPatience && !all_over(false);
     return;
   }
+  const auto now = time_.now();
   if (const auto overdue = replacement_ != nullptr ? replacement_->overdue() : std::nullopt) {
     const std::string& what = seats_[overdue->first].lost_as;
     return monitor.fail(Cause::kKilled, absl::AbortedError(fmt::format("{}; {}", what, overdue->second)));
@@ -796,7 +815,7 @@ void Leader::check_time(RunMonitor& monitor) {
 /// Several may want it, as when a batch system ends all processes.
 void Leader::take_wish_to_stop(int signal, RunMonitor& monitor) {
   if (!stop_) return end_by(signal, monitor);
-  if (stopped_at_ || workers_left_at_ || signal_ != 0 || !stop_->want(signal, Clock::now())) return;
+  if (stopped_at_ || workers_left_at_ || signal_ != 0 || !stop_->want(signal, time_.now())) return;
   monitor.warn(
       "stopping: saves this iteration, or one of the next, when it is done; a second signal to the same "
       "process ends the run at once");
@@ -805,7 +824,7 @@ void Leader::take_wish_to_stop(int signal, RunMonitor& monitor) {
 
 void Leader::decide_about_stop(RunMonitor& monitor) {
   if (!stop_ || stopped_at_ || signal_ != 0 || monitor.failed()) return;
-  const std::optional<JointStop::Decision> decision = stop_->decide(Clock::now());
+  const std::optional<JointStop::Decision> decision = stop_->decide(time_.now());
   if (!decision) return;
   if (const auto* const ends = std::get_if<JointStop::EndsAfter>(&*decision))
     return tell_of_stop(fmt::format("{} {}\n", kUntil, ends->iteration));
@@ -824,7 +843,7 @@ void Leader::decide_about_stop(RunMonitor& monitor) {
 
 void Leader::tell_of_stop(const std::string& line) {
   for (Seat& seat : seats_) {
-    if (seat.channel.is_open() && !seat.gone) seat.channel.write(line).IgnoreError();
+    if (seat.channel.is_open() && !seat.gone) seat.channel.write_later(line);
   }
 }
 
@@ -838,7 +857,7 @@ void Leader::stop_all() {
   stopped_at_ = Clock::now();
   end_those_that_join();
   for (Seat& seat : seats_) {
-    if (seat.channel.is_open() && !seat.gone) seat.channel.write(kStop).IgnoreError();
+    if (seat.channel.is_open() && !seat.gone) seat.channel.write_later(kStop);
   }
 }
 

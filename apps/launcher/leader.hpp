@@ -40,6 +40,7 @@
 #include "apps/launcher/run_monitor.hpp"
 #include "apps/report/run_status.hpp"
 #include "base/file_descriptor.hpp"
+#include "base/own_time.hpp"
 #include "job/peer_news.hpp"
 #include "transport/secret.hpp"
 #include "transport/tcp/tls.hpp"
@@ -95,7 +96,8 @@ class Leader {
     };
 
     virtual ~Survival() = default;
-    /// Whether this process still leads the run, and may decide anything. Asked before each tell().
+    /// Whether this process still leads the run, and may decide anything, and tell it. Asked before each
+    /// tell(), and again before members hear what follows from that.
     [[nodiscard]] virtual Leads leads() { return Leads::kYes; }
     /// What to wait for before the next tell().
     virtual void add_descriptors(std::vector<pollfd>& wanted) const = 0;
@@ -177,10 +179,11 @@ class Leader {
 
   /// Listens on any free port: of the loopback interface, or of all interfaces. `members` are in the order of
   /// their ranks.
-  /// `tls`: what members and leader tell each other is encrypted. The same for all of them.
-  static absl::StatusOr<std::unique_ptr<Leader>> listen(bool loopback_only, std::vector<Member> members,
-                                                        std::shared_ptr<const transport::Secret> secret,
-                                                        bool tls = false);
+  /// `tls`: what members and leader tell each other is encrypted. The same for all of them. `clock`: for
+  /// tests.
+  static absl::StatusOr<std::unique_ptr<Leader>> listen(
+      bool loopback_only, std::vector<Member> members, std::shared_ptr<const transport::Secret> secret,
+      bool tls = false, std::function<base::OwnTime::TimePoint()> clock = std::chrono::steady_clock::now);
   /// Members may die from now on. It must outlive the leader.
   void survive_by(Survival& survival) { survival_ = &survival; }
   /// The same of workers.
@@ -219,7 +222,7 @@ class Leader {
     Member member;
     LineChannel channel;
     bool joins = false;  ///< it has come while the run goes on, which does without it still
-    std::optional<Clock::time_point> wants_to_leave_since = std::nullopt;
+    std::optional<base::OwnTime::TimePoint> wants_to_leave_since = std::nullopt;
     bool came = false;
     bool ended = false;  ///< and has reported its end
     bool gone = false;   ///< has closed its connection, or the run goes on without it
@@ -228,12 +231,12 @@ class Leader {
     bool has_finished = false;  ///< one of its workers has trained to the end
     bool is_new = false;        ///< it takes another one's place, and has not finished an iteration yet
     std::string lost_as;        ///< how it was lost, as long as the run waits for another one
-    Clock::time_point since = Clock::now();  ///< when it was expected to come first
+    base::OwnTime::TimePoint since = {};  ///< when it was expected to come first
   };
   /// A connection that has not proved yet which process it belongs to.
   struct Stranger {
     LineChannel channel;
-    Clock::time_point deadline;
+    base::OwnTime::TimePoint deadline;
     std::string said = {};  ///< the part of a line that has arrived
     bool challenged = false;
     bool proven = false;     ///< only the handshake of TLS is missing
@@ -243,7 +246,8 @@ class Leader {
   };
 
   Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
-         std::unique_ptr<const transport::tcp::TlsContext> tls, std::vector<Member> members);
+         std::unique_ptr<const transport::tcp::TlsContext> tls, std::vector<Member> members,
+         std::function<base::OwnTime::TimePoint()> clock);
 
   class Ear;
 
@@ -281,20 +285,23 @@ class Leader {
   void tell_of_stop(const std::string& line);
   void end_by(int signal, RunMonitor& monitor);
   void stop_all();
+  void give_orders();
   [[nodiscard]] bool all_over(bool workers_only) const;
 
   const int listener_;
   const std::string address_;
   const std::shared_ptr<const transport::Secret> secret_;
   const std::unique_ptr<const transport::tcp::TlsContext> tls_;  ///< nullptr: nothing is encrypted
-  Survival* survival_ = nullptr;                                 ///< nullptr: it needs all servers
-  Replacement* replacement_ = nullptr;                           ///< nullptr: it needs all workers
+  const std::function<base::OwnTime::TimePoint()> clock_;
+  base::OwnTime time_;                  ///< as far as it leads: others have so much to come, and to end
+  Survival* survival_ = nullptr;        ///< nullptr: it needs all servers
+  Replacement* replacement_ = nullptr;  ///< nullptr: it needs all workers
   std::deque<Seat> seats_;
   std::vector<LineChannel> former_;  ///< connections of those whose seats others have
   std::deque<Stranger> strangers_;
   std::optional<JointStop> stop_;  ///< nullopt: nothing is saved first
   std::optional<Clock::time_point> stopped_at_;
-  std::optional<Clock::time_point> workers_left_at_;
+  std::optional<base::OwnTime::TimePoint> workers_left_at_;
   bool abandoned_ = false;
   bool leads_no_more_ = false;
   int signal_ = 0;

@@ -60,4 +60,10 @@ absl::Status LineChannel::write(std::string_view text) {
   return absl::OkStatus();
 }
 
+void LineChannel::flush() {
+  if (!is_open()) return;
+  if (!waiting_.empty()) write(std::exchange(waiting_, {})).IgnoreError();
+  if (std::exchange(ends_sending_, false)) channel_.end_sending();
+}
+
 }  // namespace verbena::apps

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -25,8 +26,8 @@ class LineChannel {
   [[nodiscard]] int descriptor() const { return channel_.socket(); }
   [[nodiscard]] bool is_open() const { return descriptor() >= 0; }
   void close() { channel_.reset(); }
-  /// Tells the other end that nothing follows.
-  void end_sending() { channel_.end_sending(); }
+  /// Tells the other end that nothing follows, after what waits.
+  void end_sending_later() { ends_sending_ = true; }
 
   /// What follows is encrypted, in both directions. REQUIRES: nothing that follows was received; the context
   /// outlives this object.
@@ -44,10 +45,16 @@ class LineChannel {
   absl::StatusOr<bool> read(const std::function<void(std::string_view line)>& handle);
   /// Waits for the other end to take all of it. UNAVAILABLE if it is gone.
   absl::Status write(std::string_view text);
+  /// It waits until flush().
+  void write_later(std::string_view text) { waiting_ += text; }
+  /// As write(), but what cannot be written is forgotten.
+  void flush();
 
  private:
   transport::tcp::Channel channel_;
   job::LineStream lines_;
+  std::string waiting_;
+  bool ends_sending_ = false;
 };
 
 }  // namespace verbena::apps

@@ -24,8 +24,9 @@ MeetingGuest::MeetingGuest(const MeetingOptions& options, transport::Transport& 
       wire_(std::move(leader)),
       search_(options),
       watch_(options.leader_silence) {
-  wire_->say(rank_ ? line_of({{says::kRank, *rank_}, {says::kSize, size_}})
-                   : line_of({{says::kJoins, true}, {says::kSize, size_}}));
+  wire_->say(rank_
+                 ? line_of({{says::kRank, *rank_}, {says::kSize, size_}, {says::kVersion, kMeetingVersion}})
+                 : line_of({{says::kJoins, true}, {says::kSize, size_}, {says::kVersion, kMeetingVersion}}));
   if (rank_) roster_ = Roster::of_beginning(size_);
 }
 
@@ -39,14 +40,25 @@ void MeetingGuest::on_event(const Event& event) {
   if (event.kind == Event::Kind::kMessage) {
     watch_.hear();
     static_cast<void>(wire_->hear(event.message, [&](std::string_view line) { take(line); }));
+    return leave_who_refuses();
   }
   if (event.kind == Event::Kind::kDisconnected && end_.is_watching()) lose_leader();
 }
 
+/// Another one may come that can be.
+void MeetingGuest::leave_who_refuses() {
+  if (!refusal_) return;
+  wire_.reset();
+  search_.be_refused(std::chrono::steady_clock::now(), *std::exchange(refusal_, std::nullopt));
+}
+
 void MeetingGuest::take(std::string_view line) {
+  if (refusal_) return;
   const json object = json::parse(line, nullptr, false);
+  const auto obstacle = [&] { return obstacle_of_version(object, "rank 0", "this process"); };
   if (const auto job = text_in(object, says::kJob)) {
     job_ = *job;
+    if (const std::string why = obstacle(); !why.empty()) hearing_.hear(line_of({{says::kRefused, why}}));
   } else if (has(object, says::kRoster)) {
     const std::optional<Roster> roster = roster_in(object[says::kRoster]);
     if (!roster) return;
@@ -60,6 +72,10 @@ void MeetingGuest::take(std::string_view line) {
     wire_->say(line_of({{says::kFollows, *question}}));
   } else if (has(object, says::kRecall)) {
     wire_->say(hearing_.notes().lines());
+  } else if (const auto refused = text_in(object, says::kRefused); refused && search_.is_on()) {
+    refusal_ = *refused;
+  } else if (has(object, says::kLeads) && !obstacle().empty()) {
+    refusal_ = obstacle();
   } else if (const auto leader = number_in(object, says::kLeads)) {
     led_by_ = *leader;
     search_.end();
@@ -119,7 +135,7 @@ void MeetingGuest::on_time(TimePoint now) {
   if (const std::optional<std::string> why = search_.take_failure(now)) hearing_.lose(*why);
   const bool needs_leader = !search_.is_on() && end_.is_watching() && !end_.is_leaving();
   if (needs_leader && watch_.look(now)) leave_leader();
-  if (end_.is_due(now)) end_.end(end_.lost());
+  if (end_.is_due()) end_.end(end_.lost());
 }
 
 std::string MeetingGuest::introduction() const {

@@ -39,6 +39,7 @@ class MeetingGuest final : public MeetingRole {
 
  private:
   void take(std::string_view line);
+  void leave_who_refuses();
   void lose_leader();
   void leave_leader();
   void do_without_leader(const std::string& why, const std::string& what_to_do);
@@ -58,7 +59,8 @@ class MeetingGuest final : public MeetingRole {
   std::chrono::milliseconds patience_{0};  ///< with the lack of a rank 0
   LeaderSearch search_;
   LeaderWatch watch_;
-  std::string unsaid_;  ///< while there is no rank 0
+  std::string unsaid_;                  ///< while there is no rank 0
+  std::optional<std::string> refusal_;  ///< why the process that was found cannot be rank 0 to this one
 };
 
 }  // namespace verbena::job

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "job/line_stream.hpp"
 #include "job/meeting/leader_watch.hpp"
@@ -14,10 +15,9 @@ namespace verbena::job {
 namespace {
 
 using nlohmann::json;
+using std::chrono::milliseconds;
 using transport::Event;
 using transport::TimePoint;
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
 
 constexpr auto kBetweenReminders = milliseconds(5000);  // that some have not come
 constexpr std::size_t kMostNamed = 8;                   // of those that have not come
@@ -32,11 +32,13 @@ constexpr const char* kAnotherJob = "another job has begun where its rank 0 was"
 }  // namespace
 
 MeetingHost::MeetingHost(const MeetingOptions& options, transport::Transport& transport, std::string mark,
-                         Hearing& hearing, SharedEnd& end)
+                         Hearing& hearing, SharedEnd& end, Clock clock)
     : size_(options.size),
       before_place_is_free_(options.before_place_is_free),
       before_giving_up_(options.before_giving_up),
       mark_(std::move(mark)),
+      clock_(std::move(clock)),
+      own_time_(clock_()),
       transport_(transport),
       hearing_(hearing),
       end_(end),
@@ -55,12 +57,14 @@ void MeetingHost::outlive(const std::vector<std::uint32_t>& ranks) {
 }
 
 void MeetingHost::tell(const std::string& news) {
+  if (is_not_to_tell([this, news] { tell(news); })) return;
   const std::string line = line_of({{says::kNews, news}});
   seats_.tell_all(line);
   hearing_.hear(line);
 }
 
 void MeetingHost::tell_one(std::uint32_t rank, const std::string& news) {
+  if (is_not_to_tell([this, rank, news] { tell_one(rank, news); })) return;
   const std::string line = line_of({{says::kNews, news}});
   if (rank == 0) return hearing_.hear(line);
   if (seats_[rank].wire && !seats_[rank].is_dismissed) seats_[rank].wire->say(line);
@@ -68,16 +72,19 @@ void MeetingHost::tell_one(std::uint32_t rank, const std::string& news) {
 
 void MeetingHost::dismiss(std::uint32_t rank, const std::string& why) {
   if (rank == 0 || rank >= seats_.size()) return;
+  if (is_not_to_tell([this, rank, why] { dismiss(rank, why); })) return;
   RankSeat& seat = seats_[rank];
   if (std::exchange(seat.is_dismissed, true) || !seat.wire) return;
   seat.wire->say(dismissed_line(why));
 }
 
 void MeetingHost::release(std::uint32_t rank) {
+  if (is_not_to_tell([this, rank] { release(rank); })) return;
   if (rank != 0) seats_[rank].is_dismissed = true;
 }
 
 void MeetingHost::give_place(std::uint32_t added, std::uint32_t rank) {
+  if (is_not_to_tell([this, added, rank] { give_place(added, rank); })) return;
   RankSeat& before = seats_[added];
   if (!before.wire || before.is_dismissed) return;
   if (!seats_.is_free(rank)) return dismiss(added, another_has_come(rank));
@@ -102,10 +109,12 @@ void MeetingHost::on_listen() {
 void MeetingHost::begin_turn(TimePoint now) {
   const bool was_stopped = seems_stopped(now);
   turn_began_at_ = now;
+  own_time_.look(now);
   if (was_stopped && keeper_ && outlives_others_ && !leads_no_more_) begin_doubt();
 }
 
 void MeetingHost::on_own_words(std::string_view words) {
+  if (has_to_wait([this, said = std::string(words)] { on_own_words(said); })) return;
   LineStream lines;
   lines.add(words, [&](std::string_view line) { on_line(0, line); });
 }
@@ -114,7 +123,7 @@ void MeetingHost::on_event(const Event& event) {
   switch (event.kind) {
     case Event::Kind::kAccepted:
       if (auto connection = transport_.take_accepted())
-        newcomers_.take_in(std::move(connection), most_without_seat());
+        newcomers_.take_in(std::move(connection), most_without_seat(), own_time_.now());
       return;
     case Event::Kind::kMessage:
       return on_message(event);
@@ -145,14 +154,14 @@ void MeetingHost::on_message(const Event& event) {
 }
 
 void MeetingHost::on_time(TimePoint now) {
-  if (!board_.have_met() && board_.is_at_fence(0)) returned_.consider(now);
+  if (!board_.have_met() && board_.is_at_fence(0)) returned_.consider(own_time_.now());
   give_seats();
-  newcomers_.on_time(now, [&](std::uint32_t rank) { return another_has_come(rank); });
+  newcomers_.on_time(own_time_.now(), [&](std::uint32_t rank) { return another_has_come(rank); });
   if (is_waited_for_ && now >= next_reminder_) {
     next_reminder_ = now + kBetweenReminders;
     remind();
   }
-  if (end_.is_due(now) && !has_ended_) end_all(0, end_.lost());
+  if (end_.is_due() && !has_ended_ && !doubt_) end_all(0, end_.lost());
   tell_roster(now);
   settle_doubt(now);
   if (now >= next_beat_) {
@@ -165,7 +174,8 @@ bool MeetingHost::try_to_say_all() {
   const bool all_of_seats = seats_.try_to_say_all();
   const bool all_of_newcomers = newcomers_.try_to_say_all();
   const bool all_of_returned = returned_.try_to_say_all();
-  return all_of_seats && all_of_newcomers && all_of_returned;
+  const bool all_orders = !doubt_ || doubt_->orders.empty();
+  return all_of_seats && all_of_newcomers && all_of_returned && all_orders;
 }
 
 // ---- who comes
@@ -175,18 +185,22 @@ bool MeetingHost::introduce(Newcomer& newcomer) {
   const json object = json::parse(newcomer.lines.front(), nullptr, false);
   const std::optional<std::string> mark = text_in(object, says::kLooksFor);
   if (mark && !std::exchange(newcomer.has_looked, true)) return answer_whether_it_is(newcomer, *mark);
+  const bool says_who_it_is =
+      has(object, says::kRank) || has(object, says::kJoins) || has(object, says::kBack);
+  const std::string other = says_who_it_is ? obstacle_of_version(object, "it", "rank 0") : "";
+  if (!other.empty()) return refuse_version_of(newcomer, object, other);
   if (has(object, says::kBack)) return take_back(newcomer, object);
   const std::optional<std::uint32_t> rank =
       has(object, says::kJoins) ? kAnotherRank : number_in(object, says::kRank);
   const std::string why = obstacle(rank, number_in(object, says::kSize));
   if (!why.empty()) {
-    newcomer.refuse(why);
+    newcomer.refuse(why, own_time_.now());
     return false;
   }
   newcomer.lines.erase(newcomer.lines.begin());
   if (!is_free(*rank)) {
     newcomer.waits_for = rank;
-    newcomer.deadline = Clock::now() + before_place_is_free_;
+    newcomer.deadline = own_time_.now() + before_place_is_free_;
     return false;
   }
   seat(newcomer, *rank);
@@ -200,6 +214,24 @@ bool MeetingHost::answer_whether_it_is(Newcomer& newcomer, const std::string& ma
   return !newcomer.lines.empty() && introduce(newcomer);
 }
 
+/// One that is back is of a job that runs, and must not end by this: it looks on for a rank 0 that it
+/// understands. False: it stays a newcomer, which is sent away.
+bool MeetingHost::refuse_version_of(Newcomer& newcomer, const json& object, const std::string& why) {
+  const bool is_back = has(object, says::kBack);
+  if (!is_back) {
+    newcomer.refuse(why, own_time_.now());
+    return false;
+  }
+  if (clock_() >= next_warning_) {
+    next_warning_ = clock_() + kBetweenReminders;
+    spdlog::warn("a process of a job that runs is refused, and waits for another rank 0 ({}): {}",
+                 newcomer.wire.peer_name(), why);
+  }
+  if (!has(object, says::kVersion)) return true;  // it would take it for the end of the job
+  newcomer.send_away(refused_line(why), own_time_.now());
+  return false;
+}
+
 /// It is of a job whose rank 0 is gone. False: it stays a newcomer, which is sent away, and ends by what it
 /// hears. So that is said only if no other rank 0 can need it: else its connection ends, and it comes again.
 bool MeetingHost::take_back(Newcomer& newcomer, const json& object) {
@@ -211,7 +243,7 @@ bool MeetingHost::take_back(Newcomer& newcomer, const json& object) {
         : back->job == job_
             ? std::string("rank 0 goes on without it, since the connection between them has ended")
             : kAnotherJob;
-    newcomer.send_away(last_words_ + dismissed_line(why));
+    newcomer.send_away(last_words_ + dismissed_line(why), own_time_.now());
     return false;
   }
   returned_.add(std::move(newcomer.wire), *std::move(back), most_without_seat());
@@ -251,7 +283,7 @@ void MeetingHost::seat(Newcomer& newcomer, std::uint32_t rank) {
   const bool joins = rank == kAnotherRank;
   if (joins) rank = seats_.add();
   RankSeat& seat = seats_.seat(rank, std::move(newcomer.wire));
-  std::string words = line_of({{says::kJob, job_}});
+  std::string words = line_of({{says::kJob, job_}, {says::kVersion, kMeetingVersion}});
   if (joins) words += line_of({{says::kPlace, rank}});
   if (seat.is_late()) words += line_of({{says::kLate, seat.incarnation}});
   seat.wire->say(words + last_words_);
@@ -290,7 +322,7 @@ void MeetingHost::on_line(std::uint32_t rank, std::string_view line) {
     let_go(*heard);
   } else if (!is_waited_for_ && board_.is_at_fence(rank)) {
     is_waited_for_ = true;
-    next_reminder_ = Clock::now() + kBetweenReminders;
+    next_reminder_ = clock_() + kBetweenReminders;
   }
 }
 
@@ -381,12 +413,8 @@ void MeetingHost::on_gone(const transport::Connection* connection) {
   const std::string why =
       fmt::format("rank {} ({}) is gone: {}", *rank, seats_.name_of(*rank), seat.wire->how_it_ended());
   seat.wire.reset();
-  begin_turn(Clock::now());            // it may have been stopped in this one
-  if (doubt_ && !seat.is_dismissed) {  // after the doubt another process may have a dismissed one's seat
-    doubt_->lost.emplace_back(*rank, why);
-  } else {
-    lose(*rank, why);
-  }
+  begin_turn(clock_());  // it may have been stopped in this one
+  note({.rank = *rank, .incarnation = seat.incarnation, .why = why});
 }
 
 void MeetingHost::lose(std::uint32_t rank, const std::string& why) {
@@ -445,7 +473,7 @@ void MeetingHost::take_over() {
     RankSeat& seat = seats_[rank];
     if (!seat.wire) continue;
     newcomers_.add({.wire = *std::move(seat.wire),
-                    .deadline = Clock::now() + before_place_is_free_,
+                    .deadline = own_time_.now() + before_place_is_free_,
                     .waits_for = rank,
                     .lines = std::move(seat.said)});
   }
@@ -457,7 +485,7 @@ void MeetingHost::take_over() {
     seat.is_gone = seat.is_dismissed = false;
     seat.has_spoken = true;
     seat.wire = std::move(one.wire);
-    seat.wire->say(line_of({{says::kLeads, inherited->leaders_before}}));
+    seat.wire->say(line_of({{says::kLeads, inherited->leaders_before}, {says::kVersion, kMeetingVersion}}));
     have_returned_.push_back({.rank = one.says.rank, .described = std::move(one.says.word)});
   }
   keeper_.emplace(std::move(inherited->roster));
@@ -524,7 +552,7 @@ std::vector<Roster::Place> MeetingHost::places_of_followers(const Doubt* doubt) 
 /// Any thread: also before this one's thread has found it out.
 PeerNews::Standing MeetingHost::standing() {
   using Leads = PeerNews::Standing::Leads;
-  const TimePoint now = Clock::now();
+  const TimePoint now = clock_();
   const bool may_be_stopped = keeper_ && seems_stopped(now);
   if (doubt_ || may_be_stopped) doubted_at_ = now;
   return {.leads = leads_no_more_             ? Leads::kNoMore
@@ -537,10 +565,24 @@ bool MeetingHost::seems_stopped(TimePoint now) const {
   return turn_began_at_ && now > *turn_began_at_ + kLongestTurn;
 }
 
+/// What this process has asked for before it was stopped, perhaps a moment before, is as what it would decide
+/// now. True: it is carried out when the doubt ends, or never.
+bool MeetingHost::has_to_wait(std::function<void()> order) {
+  begin_turn(clock_());  // it may have been stopped in this one
+  if (!doubt_) return false;
+  doubt_->orders.push_back(std::move(order));
+  return true;
+}
+
+/// The same of what others are to hear, which they never do once they have left this process for good.
+bool MeetingHost::is_not_to_tell(std::function<void()> order) {
+  return leads_no_more_ || has_to_wait(std::move(order));
+}
+
 void MeetingHost::begin_doubt() {
   if (!doubt_) doubt_.emplace(Doubt{.since = {}});
-  doubt_->since = Clock::now();  // if it was stopped again, all have to answer anew
-  doubted_at_ = Clock::now();
+  doubt_->since = clock_();  // if it was stopped again, all have to answer anew
+  doubted_at_ = clock_();
   doubt_->question = ++questions_;
   doubt_->have_answered.clear();
   seats_.tell_all(line_of({{says::kAsks, questions_}}));
@@ -562,16 +604,28 @@ void MeetingHost::settle_doubt(TimePoint now) {
       "left it: they have another rank 0, or wait for one that is started with the same command line");
 }
 
+/// Orders come first: they were given before anybody knew of the losses. If this process was stopped again,
+/// what is left waits for the next end of a doubt.
 void MeetingHost::end_doubt() {
-  const std::vector<std::pair<std::uint32_t, std::string>> lost = std::move(doubt_->lost);
-  doubt_.reset();
-  unsettled_since_ = Clock::now();  // while this process was stopped, nobody could answer it
-  for (const auto& [rank, why] : lost) lose(rank, why);
+  const Doubt past = *std::exchange(doubt_, std::nullopt);
+  unsettled_since_ = clock_();  // while this process was stopped, nobody could answer it
+  for (const std::function<void()>& order : past.orders) order();
+  for (const Loss& loss : past.lost) note(loss);
 }
 
-/// Another rank 0 may lead.
+/// By then another process may have the seat of one that was dismissed.
+void MeetingHost::note(Loss loss) {
+  if (doubt_) {
+    doubt_->lost.push_back(std::move(loss));
+  } else if (seats_[loss.rank].incarnation == loss.incarnation) {
+    lose(loss.rank, loss.why);
+  }
+}
+
+/// Another rank 0 may lead: nobody hears what this one was about to tell.
 void MeetingHost::give_up(const std::string& why) {
   leads_no_more_ = has_ended_ = true;
+  doubt_.reset();
   hearing_.hear(dismissed_line(why));
 }
 

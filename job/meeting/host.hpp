@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/own_time.hpp"
 #include "job/fence_board.hpp"
 #include "job/meeting/hearing.hpp"
 #include "job/meeting/newcomers.hpp"
@@ -29,10 +31,12 @@ namespace verbena::job {
 /// take over that job.
 class MeetingHost final : public MeetingRole {
  public:
+  using Clock = std::function<transport::TimePoint()>;
+
   /// All must outlive it, but the options. `transport` listens. `mark`: what tells this process from others
   /// to those who were led to it (leader_entry.hpp).
   MeetingHost(const MeetingOptions& options, transport::Transport& transport, std::string mark,
-              Hearing& hearing, SharedEnd& end);
+              Hearing& hearing, SharedEnd& end, Clock clock = std::chrono::steady_clock::now);
 
   void begin_turn(transport::TimePoint now) override;
   void on_own_words(std::string_view words) override;
@@ -56,6 +60,8 @@ class MeetingHost final : public MeetingRole {
   // Who comes:
   [[nodiscard]] bool introduce(Newcomer& newcomer);
   [[nodiscard]] bool answer_whether_it_is(Newcomer& newcomer, const std::string& mark);
+  [[nodiscard]] bool refuse_version_of(Newcomer& newcomer, const nlohmann::json& object,
+                                       const std::string& why);
   [[nodiscard]] bool take_back(Newcomer& newcomer, const nlohmann::json& object);
   [[nodiscard]] std::string obstacle(std::optional<std::uint32_t> rank,
                                      std::optional<std::uint32_t> size) const;
@@ -91,10 +97,18 @@ class MeetingHost final : public MeetingRole {
   [[nodiscard]] bool is_certainly_without(const Back& back) const;
 
   // Of one that may have been stopped, while others can have another rank 0:
+  struct Loss {
+    std::uint32_t rank = 0;
+    std::uint32_t incarnation = 0;
+    std::string why;
+  };
   [[nodiscard]] bool seems_stopped(transport::TimePoint now) const;
+  [[nodiscard]] bool has_to_wait(std::function<void()> order);
+  [[nodiscard]] bool is_not_to_tell(std::function<void()> order);
   void begin_doubt();
   void settle_doubt(transport::TimePoint now);
   void end_doubt();
+  void note(Loss loss);
   void give_up(const std::string& why);
   struct Doubt;
   [[nodiscard]] std::vector<Roster::Place> places_of_followers(const Doubt* doubt) const;
@@ -103,6 +117,8 @@ class MeetingHost final : public MeetingRole {
   const std::chrono::milliseconds before_place_is_free_;
   const std::chrono::milliseconds before_giving_up_;
   const std::string mark_;
+  const Clock clock_;
+  base::OwnTime own_time_;  ///< of which others have so much to come, and to say who they are
   transport::Transport& transport_;
   Hearing& hearing_;
   SharedEnd& end_;
@@ -113,6 +129,7 @@ class MeetingHost final : public MeetingRole {
   ReturnedProcesses returned_;  ///< until all have met, or this rank 0 has taken over
   bool is_waited_for_ = false;  ///< some are at a fence, and not all
   transport::TimePoint next_reminder_{};
+  transport::TimePoint next_warning_{};  ///< that processes of a job that runs are refused
   bool outlives_others_ = false;  ///< the end of some others is not that of all, and processes may be added
   bool has_lacked_ = false;       ///< one of those without whom no fence can be passed
   bool has_ended_ = false;        ///< all were told to
@@ -123,12 +140,13 @@ class MeetingHost final : public MeetingRole {
   std::vector<std::string> names_;  ///< of the job's processes, as all were told them
   bool leads_no_more_ = false;      ///< and ends
   /// What it knows of those who follow it, after a stop. Until they are enough, whoever is gone may have left
-  /// for another rank 0, which would not know what this one decides.
+  /// for another rank 0, which would not know what this one decides, or had decided before the stop.
   struct Doubt {
     transport::TimePoint since{};
-    std::uint32_t question = 0;                               ///< the last one that all were asked
-    std::set<std::uint32_t> have_answered;                    ///< it
-    std::vector<std::pair<std::uint32_t, std::string>> lost;  ///< since then, and why: told when it ends
+    std::uint32_t question = 0;                 ///< the last one that all were asked
+    std::set<std::uint32_t> have_answered;      ///< it
+    std::vector<std::function<void()>> orders;  ///< of this process: carried out when it ends
+    std::vector<Loss> lost;                     ///< since then: told after that
   };
   std::optional<Doubt> doubt_;
   std::uint32_t questions_ = 0;

@@ -98,6 +98,19 @@ void LeaderSearch::go_on(TimePoint now) {
   next_attempt_ = now + kBetweenReturns;
 }
 
+void LeaderSearch::be_refused(TimePoint now, std::string why) {
+  go_on(now);
+  next_attempt_ = now + kLongestReturn;  // it was started by somebody, and will not change soon
+  obstacle_ = std::move(why);
+  remind(now);
+}
+
+void LeaderSearch::remind(TimePoint now) {
+  if (now < next_reminder_) return;
+  next_reminder_ = now + kBetweenLeaderReminders;
+  spdlog::warn("looking for another rank 0: {}", obstacle_);
+}
+
 void LeaderSearch::end() {
   gives_up_at_.reset();
   is_connected_ = false;
@@ -112,10 +125,7 @@ std::unique_ptr<Connection> LeaderSearch::try_to_connect(transport::Transport& t
   next_attempt_ = Clock::now() + kBetweenReturns;
   if (!connection.ok()) {
     obstacle_ = std::string(connection.status().message());
-    if (place_.may_move() && Clock::now() >= next_reminder_) {
-      next_reminder_ = Clock::now() + kBetweenLeaderReminders;
-      spdlog::warn("looking for another rank 0: {}", obstacle_);
-    }
+    if (place_.may_move()) remind(Clock::now());
     return nullptr;
   }
   is_connected_ = true;

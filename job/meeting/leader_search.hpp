@@ -55,6 +55,8 @@ class LeaderSearch {
   void begin(transport::TimePoint now, std::chrono::milliseconds patience, std::string lost);
   /// There is no connection, or no more: the next attempt comes soon.
   void go_on(transport::TimePoint now);
+  /// Who was found cannot be rank 0 to this process.
+  void be_refused(transport::TimePoint now, std::string why);
   /// There is another one.
   void end();
 
@@ -71,6 +73,8 @@ class LeaderSearch {
   [[nodiscard]] static std::chrono::milliseconds turn();
 
  private:
+  void remind(transport::TimePoint now);
+
   LeaderPlace place_;
   std::optional<transport::TimePoint> gives_up_at_;  ///< if it is on
   std::chrono::milliseconds patience_{0};

@@ -1,5 +1,7 @@
 #include "job/meeting/messages.hpp"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <utility>
 
@@ -18,6 +20,19 @@ std::string dismissed_line(const std::string& why) {
   return line_of({{says::kDismissed, why}});
 }
 
+std::string refused_line(const std::string& why) {
+  return line_of({{says::kRefused, fmt::format("rank 0 refuses this process: {}", why)}});
+}
+
+std::string obstacle_of_version(const nlohmann::json& first, std::string_view who, std::string_view self) {
+  const std::uint32_t version = number_in(first, says::kVersion).value_or(1);
+  if (version == kMeetingVersion) return {};
+  return fmt::format(
+      "{} speaks version {} of the rendezvous, and {} version {}: its Verbena is {} than that of {}; "
+      "expected the same Verbena for all processes of a job, on all hosts",
+      who, version, self, kMeetingVersion, version < kMeetingVersion ? "older" : "newer", self);
+}
+
 std::vector<std::string> names_in(const nlohmann::json& object) {
   if (!has(object, says::kNames) || !object[says::kNames].is_array()) return {};
   std::vector<std::string> names;
@@ -29,6 +44,7 @@ std::vector<std::string> names_in(const nlohmann::json& object) {
 std::string back_line(const Back& back) {
   return line_of({{says::kBack, back.rank},
                   {says::kSize, back.size},
+                  {says::kVersion, kMeetingVersion},
                   {says::kIncarnation, back.incarnation},
                   {says::kJob, back.job},
                   {says::kLedBy, back.led_by},

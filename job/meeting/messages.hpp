@@ -4,22 +4,26 @@
 //
 //   a process   {"looks_for": mark}     before all else, of one that has been led there by etcd: whether this
 //                                       is the process that has made the entry (leader_entry.hpp)
-//               {"rank": r, "size": n}  first
+//               {"rank": r, "size": n, "version": v}
+//                                       first
 //               {"back": r, "size": n, "incarnation": i, "job": id, "led_by": l, "roster": …, "word": text}
 //                                       first, of one whose rank 0 is gone: it looks for another one; also
-//                                       "names", as it was told them
+//                                       "names", as it was told them, and "version"
 //               {"knows": n}            that roster
-//               {"joins": true, "size": n}  first, of one that is added while the job runs
+//               {"joins": true, "size": n, "version": v}
+//                                       first, of one that is added while the job runs
 //               {"abort": why}          all are to end
 //               {"word": text}          to rank 0 (peer_news.hpp)
 //               {"bye": true}           it ends on purpose
 //               {"follows": n}          the answer to the n-th question whether it still does
 //   rank 0      {"is_it": whether}      to one that looks for somebody
-//               {"job": id}             at first: which job it is of all that meet at this address
+//               {"job": id, "version": v}
+//                                       at first: which job it is of all that meet at this address
 //               {"roster": …}           the job's processes (roster.hpp)
 //               {"names": texts}        what they are called, by rank, for people
 //               {"recall": true}        to one that is back: it is to say what was told at fences
-//               {"leads": l}            to those who are back: from now on this is rank 0, after l others
+//               {"leads": l, "version": v}
+//                                       to those who are back: from now on this is rank 0, after l others
 //               {"beat": true}          to all, twice in a second: it is not stopped
 //               {"asks": n}             to all, if it may have been: whether they still follow it
 //               {"place": r}            to a process that is added: its rank, which may be another one later
@@ -27,17 +31,21 @@
 //                                       rank; 1 to one that is added
 //               {"missing": ranks}      now and then, while a fence lacks some
 //               {"lost": why}           no fence can be passed any more: one of them is gone
-//               {"refused": why}        to a process that cannot be of this job
+//               {"refused": why}        to a process that cannot be of this job; one that is back looks on
 //               {"end": why}            all are to end
 //               {"news": text}          to all, or to one (peer_news.hpp)
 //               {"dismissed": why}      to a process that is to end, and whose end does not matter
 //               {"bye": true}           it ends on purpose, and nobody watches any more
+//
+// Who speaks another version is refused, and refuses, before anything else is taken from it. For that, what
+// comes first, "version" in it, and "refused" stay as they are in all versions.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "job/json_line.hpp"
@@ -45,12 +53,16 @@
 
 namespace verbena::job {
 
+/// Of what is said here, and at fences. Whoever changes that raises it. Before 2 nobody said it.
+inline constexpr std::uint32_t kMeetingVersion = 2;
+
 /// The names in them; mostly one of them is all that a line has.
 namespace says {
 inline constexpr const char* kLooksFor = "looks_for";
 inline constexpr const char* kIsIt = "is_it";
 inline constexpr const char* kRank = "rank";
 inline constexpr const char* kSize = "size";
+inline constexpr const char* kVersion = "version";
 inline constexpr const char* kBack = "back";
 inline constexpr const char* kIncarnation = "incarnation";
 inline constexpr const char* kLedBy = "led_by";
@@ -81,6 +93,12 @@ inline constexpr const char* kDismissed = "dismissed";
 std::string fresh_name();
 
 std::string dismissed_line(const std::string& why);
+/// Of rank 0.
+std::string refused_line(const std::string& why);
+
+/// Why `who`, which has said `first` before all else, cannot be understood by `self`, this process; empty: it
+/// can.
+std::string obstacle_of_version(const nlohmann::json& first, std::string_view who, std::string_view self);
 
 /// What a process says of itself that has lost its rank 0, and looks for another one.
 struct Back {

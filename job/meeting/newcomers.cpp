@@ -1,6 +1,5 @@
 #include "job/meeting/newcomers.hpp"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -12,28 +11,27 @@
 namespace verbena::job {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// From a connection to its first line, and from the last word to one that has to go to its end.
 constexpr auto kIntroduction = std::chrono::milliseconds(10000);
 
 }  // namespace
 
-void Newcomer::refuse(const std::string& why) {
+void Newcomer::refuse(const std::string& why, transport::TimePoint now) {
   spdlog::warn("a process at the rendezvous is refused ({}): {}", wire.peer_name(), why);
   waits_for.reset();
-  send_away(line_of({{says::kRefused, fmt::format("rank 0 refuses this process: {}", why)}}));
+  send_away(refused_line(why), now);
 }
 
-void Newcomer::send_away(const std::string& words) {
+void Newcomer::send_away(const std::string& words, transport::TimePoint now) {
   wire.say(words);
   is_refused = true;
-  deadline = Clock::now() + kIntroduction;
+  deadline = now + kIntroduction;
 }
 
-void Newcomers::take_in(std::unique_ptr<transport::Connection> connection, std::size_t most) {
+void Newcomers::take_in(std::unique_ptr<transport::Connection> connection, std::size_t most,
+                        transport::TimePoint now) {
   if (newcomers_.size() >= most) newcomers_.pop_front();
-  newcomers_.push_back({.wire = Wire(std::move(connection)), .deadline = Clock::now() + kIntroduction});
+  newcomers_.push_back({.wire = Wire(std::move(connection)), .deadline = now + kIntroduction});
 }
 
 void Newcomers::hear(const transport::Event& event,
@@ -65,7 +63,7 @@ void Newcomers::remove_if(const std::function<bool(Newcomer& newcomer)>& has_sea
 void Newcomers::on_time(transport::TimePoint now,
                         const std::function<std::string(std::uint32_t rank)>& why_refused) {
   for (Newcomer& each : newcomers_) {
-    if (each.waits_for && now >= each.deadline) each.refuse(why_refused(*each.waits_for));
+    if (each.waits_for && now >= each.deadline) each.refuse(why_refused(*each.waits_for), now);
   }
   std::erase_if(newcomers_, [&](const Newcomer& each) { return now >= each.deadline; });
 }

@@ -23,23 +23,23 @@ inline constexpr std::size_t kMostNewcomers = 64;
 
 struct Newcomer {
   Wire wire;
-  transport::TimePoint deadline;
+  transport::TimePoint deadline;  ///< of rank 0's own time, as all that follows
   bool is_refused = false;
   std::optional<std::uint32_t> waits_for = std::nullopt;  ///< until that rank's seat is free
   bool has_looked = false;                                ///< it has asked whether this is whom it looks for
   std::vector<std::string> lines = {};                    ///< that it has said and nobody has considered
 
   /// It is told why it cannot be of the job.
-  void refuse(const std::string& why);
+  void refuse(const std::string& why, transport::TimePoint now);
   /// It is told that, and not heard any more.
-  void send_away(const std::string& words);
+  void send_away(const std::string& words, transport::TimePoint now);
 };
 
 /// Thread safety: none.
 class Newcomers {
  public:
   /// `most`: so many may be here; the one that has come first gives way.
-  void take_in(std::unique_ptr<transport::Connection> connection, std::size_t most);
+  void take_in(std::unique_ptr<transport::Connection> connection, std::size_t most, transport::TimePoint now);
   void add(Newcomer newcomer) { newcomers_.push_back(std::move(newcomer)); }
   /// One of them may have said something. `introduce`, which is called when it has said who it is, and waits
   /// for nothing, returns whether it is no newcomer any more. Who says more than there can be to say goes.

@@ -9,8 +9,6 @@
 namespace verbena::job {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr auto kPoliteness = std::chrono::milliseconds(10000);  // from SIGTERM to SIGKILL
 
 }  // namespace
@@ -18,7 +16,7 @@ constexpr auto kPoliteness = std::chrono::milliseconds(10000);  // from SIGTERM 
 void SharedEnd::lose(const std::string& why) {
   if (has_lost()) return;
   lost_ = why;
-  ends_at_ = Clock::now() + grace_;
+  ends_at_ = time_.now() + grace_;
 }
 
 void SharedEnd::end_this_process(std::string_view how, const std::string& why) {
@@ -28,11 +26,12 @@ void SharedEnd::end_this_process(std::string_view how, const std::string& why) {
   show(fmt::format("verbena: this process ends{}: {}", how, why));
   ends_this_process_ = true;
   ::kill(::getpid(), SIGTERM);
-  dies_at_ = Clock::now() + kPoliteness;
+  dies_at_ = time_.now() + kPoliteness;
 }
 
-void SharedEnd::insist(transport::TimePoint now) const {
-  if (dies_at_ && now >= *dies_at_) ::kill(::getpid(), SIGKILL);
+void SharedEnd::look(transport::TimePoint now) {
+  time_.look(now);
+  if (dies_at_ && time_.now() >= *dies_at_) ::kill(::getpid(), SIGKILL);
 }
 
 void SharedEnd::show(const std::string& line) const {

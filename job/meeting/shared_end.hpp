@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/own_time.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::job {
@@ -28,7 +29,7 @@ class SharedEnd {
   /// Who is gone, and why; empty: nobody.
   [[nodiscard]] const std::string& lost() const { return lost_; }
   /// Somebody is lost, and the while is over.
-  [[nodiscard]] bool is_due(transport::TimePoint now) const { return has_lost() && now >= ends_at_; }
+  [[nodiscard]] bool is_due() const { return has_lost() && time_.now() >= ends_at_; }
 
   /// This process ends, with all others.
   void end(const std::string& why) { end_this_process(" with the others of its job", why); }
@@ -37,8 +38,8 @@ class SharedEnd {
   /// From now on the end of others does not end this process.
   void stop_watching() { is_watching_ = false; }
   [[nodiscard]] bool is_watching() const { return is_watching_; }
-  /// Ends this process by force if it was asked to end, and has not for long.
-  void insist(transport::TimePoint now) const;
+  /// To be called again and again. Ends this process by force if it was asked to end, and has not for long.
+  void look(transport::TimePoint now);
   /// It was asked to end, by SIGTERM.
   [[nodiscard]] bool ends_this_process() const { return ends_this_process_; }
 
@@ -55,10 +56,11 @@ class SharedEnd {
   const std::chrono::milliseconds grace_;
   const Tell end_;
   const Tell show_;
+  base::OwnTime time_{std::chrono::steady_clock::now()};
   bool is_watching_ = true;
   std::string lost_;
-  transport::TimePoint ends_at_{};  ///< if somebody is lost
-  std::optional<transport::TimePoint> dies_at_;
+  base::OwnTime::TimePoint ends_at_{};  ///< if somebody is lost
+  std::optional<base::OwnTime::TimePoint> dies_at_;
   std::atomic<bool> is_leaving_ = false;
   std::atomic<bool> ends_this_process_ = false;
 };

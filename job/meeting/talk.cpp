@@ -100,13 +100,13 @@ void Talk::run() {
     role_.travel();
     {
       const std::lock_guard lock(mutex_);
+      end_.look(Clock::now());
       role_.begin_turn(Clock::now());
       for (const std::function<void()>& errand : std::exchange(errands_, {})) errand();
       if (const std::string words = std::exchange(words_, {}); !words.empty()) role_.on_own_words(words);
       const std::size_t count = transport_.poll(events);
       for (std::size_t i = 0; i < count; ++i) role_.on_event(events[i]);
       role_.on_time(Clock::now());
-      end_.insist(Clock::now());
       has_said_all_ = role_.try_to_say_all();
       if (end_.is_leaving() && !leaves_at) leaves_at = Clock::now() + kFarewell;
       if (leaves_at && words_.empty() && (has_said_all_ || Clock::now() >= *leaves_at)) return;

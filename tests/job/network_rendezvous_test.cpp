@@ -979,6 +979,11 @@ class StoppedLeaderTest : public NextLeaderTest {
     Heard heard;
     std::size_t known = 0;
     begin(**mine, &heard);
+    if (decides_before_stop_) {
+      std::this_thread::sleep_for(milliseconds(1500));  // it has beaten
+      ::raise(SIGSTOP);
+      news.tell("an order");
+    }
     using Leads = PeerNews::Standing::Leads;
     while (ends() == 0) {
       std::this_thread::sleep_for(milliseconds(5));
@@ -990,12 +995,17 @@ class StoppedLeaderTest : public NextLeaderTest {
         news.tell(all[known]);
       }
     }
+    if (decides_before_stop_) std::this_thread::sleep_for(milliseconds(500));  // that has its turn
+    for (const std::string& each : heard.wait_for(0)) {
+      if (each == "news an order") ::_exit(8);
+    }
     const bool knows_it = news.standing().leads == Leads::kNoMore;
     ::_exit(knows_it && reason().find("was stopped") != std::string::npos ? 7 : 1);
   }
   Mortal& leader() { return *mortals_.front(); }
 
-  std::uint32_t impatient_ = 0;  ///< so many wait for no longer than two seconds
+  std::uint32_t impatient_ = 0;       ///< so many wait for no longer than two seconds
+  bool decides_before_stop_ = false;  ///< it stops itself between what it decides and the order
   void stop_leader_for(milliseconds time) {
     leader().signal(SIGSTOP);
     std::this_thread::sleep_for(time);
@@ -1085,6 +1095,22 @@ TEST_F(StoppedLeaderTest, IfMoreThanHalfHaveLeftAllWaitForAnother) {
   EXPECT_EQ(leader().wait(), 7);
   wait_until_nobody_leads();
   let_another_lead();
+}
+
+/// The one that has not given up on it must not go by it, nor rank 0's own server.
+TEST_F(StoppedLeaderTest, WhatItHadDecidedBeforeNobodyHearsWhenMoreThanHalfHaveLeft) {
+  size_ = 5;
+  impatient_ = 3;
+  decides_before_stop_ = true;
+  leader_silence_ = milliseconds(20'000);
+  begin_all();
+  for (const std::size_t each : {0U, 1U, 2U})
+    EXPECT_EQ(heard_[each]->wait_for(1), std::vector<std::string>{"nobody leads"});
+  leader().signal(SIGCONT);
+  EXPECT_EQ(leader().wait(), 7) << "8: it has gone by its own order";
+  wait_until_nobody_leads();
+  let_another_lead();
+  EXPECT_EQ(heard_[3]->wait_for(2), (std::vector<std::string>{"nobody leads", "news on"}));
 }
 
 /// Nobody may wait for another one.

@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace verbena::apps {
@@ -69,12 +70,13 @@ class LeaderOfWorkers final : public Leader::Replacement::Host {
 /// Three processes of two workers each, ranks 2 to 4.
 class HostsReplacementTest : public ::testing::Test {
  protected:
-  static HostsReplacement::Options options() {
+  HostsReplacement::Options options() {
     return {.first_rank = 2,
             .processes = 3,
             .workers = 2,
-            .patience = seconds(1),
-            .silence_timeout = milliseconds(50)};
+            .patience = seconds(2),
+            .silence_timeout = milliseconds(5000),
+            .clock = [this] { return now_; }};
   }
   void SetUp() override { news_.listen(replacement_->listener()); }
   [[nodiscard]] bool rings() const {
@@ -91,6 +93,16 @@ class HostsReplacementTest : public ::testing::Test {
     replacement_->tell(leader_);
   }
 
+  /// Rank 0 runs meanwhile.
+  void pass(milliseconds time) {
+    constexpr auto kTurn = milliseconds(1000);
+    for (; time > milliseconds(0); time -= kTurn) {
+      now_ += std::min(time, kTurn);
+      replacement_->tell(leader_);
+    }
+  }
+
+  base::OwnTime::TimePoint now_ = std::chrono::steady_clock::now();
   FakeMeeting news_;
   const std::unique_ptr<HostsReplacement> replacement_ = *HostsReplacement::make(options(), news_);
   LeaderOfWorkers leader_{*replacement_};
@@ -110,7 +122,7 @@ TEST_F(HostsReplacementTest, WhenAllHaveMetAPlaceIsKeptForAnother) {
   replacement_->tell(leader_);
   EXPECT_THAT(leader_.lost.back(), HasSubstr("3: is gone"));
   ASSERT_TRUE(leader_.next.ok()) << leader_.next.status();
-  EXPECT_THAT(*leader_.next, HasSubstr("waits 1 s for another process in its place"));
+  EXPECT_THAT(*leader_.next, HasSubstr("waits 2 s for another process in its place"));
   EXPECT_THAT(news_.dismissed, ElementsAre(HasSubstr("3: is gone")));
   let_another_come(3);
   EXPECT_THAT(leader_.replaced,
@@ -119,7 +131,7 @@ TEST_F(HostsReplacementTest, WhenAllHaveMetAPlaceIsKeptForAnother) {
   EXPECT_EQ(leader_.its_workers.process, 1U);
   EXPECT_EQ(leader_.its_workers.first, 2U);
   EXPECT_EQ(leader_.its_workers.count, 2U);
-  std::this_thread::sleep_for(milliseconds(1100));
+  pass(milliseconds(2100));
   EXPECT_FALSE(replacement_->overdue()) << "it is there";
 }
 
@@ -152,12 +164,30 @@ TEST_F(HostsReplacementTest, NobodyComesInThePlaceOfOneThatIsThere) {
 TEST_F(HostsReplacementTest, APlaceIsNotKeptForEver) {
   replacement_->begin();
   lose(2);
+  pass(milliseconds(1900));
   EXPECT_FALSE(replacement_->overdue());
-  std::this_thread::sleep_for(milliseconds(1100));
+  pass(milliseconds(100));
   const auto overdue = replacement_->overdue();
   ASSERT_TRUE(overdue);
   EXPECT_EQ(overdue->first, 2U);
-  EXPECT_EQ(overdue->second, "no other process has taken its place within 1 s (--worker-patience)");
+  EXPECT_EQ(overdue->second, "no other process has taken its place within 2 s (--worker-patience)");
+}
+
+/// While rank 0 is stopped nobody can come, and what servers say of a worker then is of the one before.
+TEST_F(HostsReplacementTest, WhileRankZeroIsStoppedNobodyIsLateOrSilent) {
+  replacement_->begin();
+  lose(3);
+  let_another_come(3);
+  lose(2);
+  now_ += std::chrono::hours(1);
+  replacement_->tell(leader_);
+  EXPECT_FALSE(replacement_->overdue());
+  EXPECT_FALSE(replacement_->rank_of_silent(3));
+  pass(milliseconds(400));
+  EXPECT_FALSE(replacement_->overdue());
+  pass(milliseconds(3600));
+  EXPECT_TRUE(replacement_->overdue());
+  EXPECT_EQ(replacement_->rank_of_silent(3), 3U);
 }
 
 TEST_F(HostsReplacementTest, IfItIsToBeNobodyIsWaitedFor) {
@@ -190,7 +220,7 @@ TEST_F(HostsReplacementTest, OneThatIsLostAgainAndAgainIsNotWaitedFor) {
 TEST_F(HostsReplacementTest, OneThatHasJustComeCannotBeSilent) {
   replacement_->begin();
   EXPECT_FALSE(replacement_->rank_of_silent(3));
-  std::this_thread::sleep_for(milliseconds(60));
+  pass(milliseconds(5000));
   EXPECT_EQ(replacement_->rank_of_silent(3), 3U);
   EXPECT_EQ(replacement_->rank_of_silent(4), 4U);
   EXPECT_FALSE(replacement_->rank_of_silent(6));

@@ -415,6 +415,7 @@ class SurvivalTest : public LeaderTest {
       for (const std::uint32_t rank : std::exchange(leaving, {})) host.leave(rank);
       for (const std::uint32_t rank : std::exchange(replaced, {}))
         host.step_aside(rank, "steps aside for another one");
+      if (leads_then) leads_now = *std::exchange(leads_then, std::nullopt);
     }
     absl::StatusOr<std::string> let_leave(std::uint32_t rank) override {
       if (another_is_made) return absl::UnavailableError("another copy is being made");
@@ -437,6 +438,7 @@ class SurvivalTest : public LeaderTest {
     void end_moves_of_workers(bool is_over) override { moves_are_over = is_over; }
 
     Leads leads_now = Leads::kYes;
+    std::optional<Leads> leads_then;  ///< after the next tell()
     std::vector<std::pair<std::uint32_t, std::string>> losses;
     std::vector<std::pair<std::uint32_t, Leader::Member>> newcomers;
     std::vector<std::uint32_t> joined;
@@ -478,6 +480,12 @@ class SurvivalTest : public LeaderTest {
     links_[0] = come(0);
     survival_.is_joining = true;
   }
+  /// It decides that rank 1 is gone, and is stopped before that hears it.
+  void decide_and_be_stopped(Leader::Survival::Leads then) {
+    survival_.losses.emplace_back(1, "is gone");
+    survival_.leads_then = then;
+    step_until([&] { return !survival_.lost.empty(); });
+  }
   void step() { goes_on_ = leader_->poll(monitor_, std::chrono::milliseconds(10)); }
   void step_until(const std::function<bool()>& condition) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -516,6 +524,28 @@ TEST_P(SurvivalTest, InDoubtItDecidesNothing) {
   survival_.leads_now = Leader::Survival::Leads::kYes;
   step_until([&] { return !survival_.lost.empty(); });
   EXPECT_THAT(survival_.lost, HasSubstr("server 0 (rank 0) ended without a word"));
+}
+
+/// It is stopped between what it decides and the order: who is to hear that hears it if this one leads still.
+TEST_P(SurvivalTest, InDoubtItTellsNobodyWhatItHadDecidedBefore) {
+  decide_and_be_stopped(Leader::Survival::Leads::kPerhaps);
+  pollfd told = {links_[1]->descriptor(), POLLIN, 0};
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(::poll(&told, 1, 0), 0);
+  survival_.leads_now = Leader::Survival::Leads::kYes;
+  step_until([&] { return ::poll(&told, 1, 0) == 1; });
+  EXPECT_FALSE(links_[1]->lost());
+  EXPECT_TRUE(links_[1]->is_dismissed());
+}
+
+TEST_P(SurvivalTest, WhoLeadsNoMoreTellsNobodyWhatItHadDecidedBefore) {
+  decide_and_be_stopped(Leader::Survival::Leads::kNoMore);
+  step();
+  EXPECT_FALSE(goes_on_);
+  leader_.reset();
+  pollfd told = {links_[1]->descriptor(), POLLIN, 0};
+  ASSERT_EQ(::poll(&told, 1, 30'000), 1);
+  EXPECT_TRUE(links_[1]->lost()) << "it was told something";
 }
 
 /// The members follow another one, and are not to end.
@@ -684,6 +714,21 @@ TEST_P(SurvivalTest, EndsWithAWorker) {
 }
 
 /// A leader in this thread for a server and a worker, which another process can replace.
+/// Who has not come, or does not end, had no time for it while nobody answered.
+TEST_P(SurvivalTest, WhileItIsStoppedNobodyIsLate) {
+  auto now = std::chrono::steady_clock::now();
+  leader_ = *Leader::listen(true, {{"worker 0 (rank 0)", false}}, secret_, encrypts_, [&] { return now; });
+  const auto pass = [&](std::chrono::steady_clock::duration time) {
+    now += time;
+    leader_->poll(monitor_, std::chrono::milliseconds(0));
+  };
+  pass(std::chrono::hours(1));
+  for (int i = 0; i < 57; ++i) pass(std::chrono::seconds(1));
+  EXPECT_FALSE(monitor_.failed()) << monitor_.failure();
+  for (int i = 0; i < 3; ++i) pass(std::chrono::seconds(1));
+  EXPECT_THAT(std::string(monitor_.failure().message()), HasSubstr("has not come within 60 s"));
+}
+
 class ReplacementTest : public SurvivalTest {
  protected:
   class Places final : public Leader::Replacement {
