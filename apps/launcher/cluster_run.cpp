@@ -849,7 +849,7 @@ void ClusterProcess::prepare_to_step_aside() {
   if (told_ == nullptr || !replaces_workers()) return;
   hand_over_.emplace(
       run_.job.threads, [this] { return told_->steps_aside(); },
-      [this] { return !stop_gate_ || stop_gate_->let_another_answer(); });
+      [this](std::int64_t after) { return !stop_gate_ || stop_gate_->let_another_go_on(after); });
 }
 
 int ClusterProcess::train(std::thread& listening) {

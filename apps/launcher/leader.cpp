@@ -221,6 +221,10 @@ std::string hold_line(int signal) {
   return fmt::format("{} {}\n", kHold, signal);
 }
 
+std::string until_line(std::int64_t iteration) {
+  return fmt::format("{} {}\n", kUntil, iteration);
+}
+
 /// Adds the part of a line that has arrived to `line`, and not a byte more, because other code reads what
 /// follows. False if the other end has closed.
 bool read_line(LineChannel& channel, std::string& line) {
@@ -524,8 +528,10 @@ void Leader::seat(Stranger& stranger) {
   seat.channel = std::move(stranger.channel);
   seat.channel.write(kWelcome).IgnoreError();
   if (stopped_at_) seat.channel.write(kStop).IgnoreError();
-  const bool is_to_hold = stop_ && (seat.member.server ? is_to_stop() : stop_->asks(stranger.rank));
-  if (is_to_hold) seat.channel.write(hold_line(stop_->wanted_by())).IgnoreError();
+  if (!is_to_stop()) return;
+  seat.channel.write(hold_line(stop_->wanted_by())).IgnoreError();
+  // The one whose place it takes may have answered for it.
+  if (const auto end = stop_->end()) seat.channel.write(until_line(*end)).IgnoreError();
 }
 
 void Leader::hear_members(RunMonitor& monitor) {
@@ -808,7 +814,7 @@ void Leader::decide_about_stop(RunMonitor& monitor) {
   const std::optional<JointStop::Decision> decision = stop_->decide(Clock::now());
   if (!decision) return;
   if (const auto* const ends = std::get_if<JointStop::EndsAfter>(&*decision))
-    return tell_of_stop(fmt::format("{} {}\n", kUntil, ends->iteration));
+    return tell_of_stop(until_line(ends->iteration));
   if (std::holds_alternative<JointStop::IsTooLate>(*decision)) {
     monitor.warn("nothing is stopped: a worker has trained to the end already, and the others are about to");
     return tell_of_stop(fmt::format("{}\n", kReleased));
