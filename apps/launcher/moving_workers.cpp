@@ -107,7 +107,6 @@ void MovingWorkers::note_read(std::uint32_t newcomer) {
 void MovingWorkers::give_place(Move& move) {
   move.state = Move::State::kTakes;
   news_.give_place(move.newcomer, move.rank);
-  news_.tell_one(move.rank, cluster::encode(cluster::HasPlace{}));
 }
 
 void MovingWorkers::note_free(std::uint32_t rank) {
