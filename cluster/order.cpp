@@ -16,7 +16,6 @@ constexpr const char* kStartsAnother = "starts";
 constexpr const char* kStepsAside = "steps aside";
 constexpr const char* kStays = "stays";
 constexpr const char* kBecomesWorkers = "becomes the workers of";
-constexpr const char* kHasPlace = "has the place";
 constexpr const char* kHasLeader = "is led from";
 constexpr const char* kLeadersMachine = "machine";
 
@@ -38,9 +37,6 @@ Json json_of_order(const Stays& /*order*/) {
 Json json_of_order(const BecomesWorkers& order) {
   return {{kBecomesWorkers, order.rank}};
 }
-Json json_of_order(const HasPlace& /*order*/) {
-  return {{kHasPlace, true}};
-}
 Json json_of_order(const HasLeader& order) {
   return {{kHasLeader, order.address}, {kLeadersMachine, order.machine}};
 }
@@ -54,8 +50,8 @@ std::string encode(const Order& order) {
 absl::StatusOr<Order> decode_order(std::string_view text) {
   const auto wrong = [] {
     return absl::InvalidArgumentError(
-        "an order of rank 0: expected to become a copy or workers, to have their place, not to be needed, to "
-        "start another process, to step aside or stay, or to be led from elsewhere");
+        "an order of rank 0: expected to become a copy or workers, not to be needed, to start another "
+        "process, to step aside or stay, or to be led from elsewhere");
   };
   const std::optional<Json> object = short_object(text);
   if (!object) return wrong();
@@ -66,7 +62,6 @@ absl::StatusOr<Order> decode_order(std::string_view text) {
   if (const auto workers = number_in(json, kBecomesWorkers)) return BecomesWorkers{.rank = *workers};
   if (json.contains(kStepsAside)) return StepsAside{};
   if (json.contains(kStays)) return Stays{};
-  if (json.contains(kHasPlace)) return HasPlace{};
   const auto leader = text_in(json, kHasLeader);
   const auto machine = text_in(json, kLeadersMachine);
   if (leader && machine) return HasLeader{.address = *leader, .machine = *machine};

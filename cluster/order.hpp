@@ -39,15 +39,11 @@ struct Stays {
   bool operator==(const Stays&) const = default;
 };
 /// To one that has come while the job runs: it is to be the workers of the process of that rank, reads what
-/// it needs for that, and says when it has.
+/// it needs for that, and says when it has. It hears of its place at the rendezvous (PeerNews::give_place()).
 struct BecomesWorkers {
   std::uint32_t rank = 0;
 
   bool operator==(const BecomesWorkers&) const = default;
-};
-/// To that one: it is in the place of that process now, and has its rank.
-struct HasPlace {
-  bool operator==(const HasPlace&) const = default;
 };
 /// To all that were there before: another process leads the run.
 struct HasLeader {
@@ -56,8 +52,8 @@ struct HasLeader {
 
   bool operator==(const HasLeader&) const = default;
 };
-using Order = std::variant<BecomesCopy, BecomesWorkers, HasPlace, IsNotNeeded, StartsAnother, StepsAside,
-                           Stays, HasLeader>;
+using Order =
+    std::variant<BecomesCopy, BecomesWorkers, IsNotNeeded, StartsAnother, StepsAside, Stays, HasLeader>;
 
 /// JSON, in one line. Bytes that are not UTF-8 are replaced.
 std::string encode(const Order& order);

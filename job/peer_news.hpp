@@ -27,6 +27,8 @@ class PeerNews {
     std::function<void()> on_leader_gone;
     /// Of another rank: what another rank 0 is to know of this process. Empty: it cannot wait for one yet.
     std::function<std::string()> describe;
+    /// Of one that was added: it has that rank from now on, in the place of another process (give_place()).
+    std::function<void(std::uint32_t rank)> on_place;
   };
   struct Returned {
     std::uint32_t rank = 0;
@@ -73,8 +75,8 @@ class PeerNews {
   /// Rank 0: whether it may decide.
   [[nodiscard]] virtual Standing standing() { return {}; }
   /// Rank 0: the process that was added as `added` has that rank from now on, as one that has come in the
-  /// place of the one before. If that rank is not free, it is dismissed instead; if it is gone, nothing
-  /// happens.
+  /// place of the one before, and hears so. If that rank is not free, it is dismissed instead; if it is gone,
+  /// nothing happens.
   virtual void give_place(std::uint32_t added, std::uint32_t rank) = 0;
   /// To rank 0.
   virtual void say(const std::string& word) = 0;

@@ -152,6 +152,11 @@ class ClusterProcess {
   absl::Status prepare();
   absl::Status decide_transport();
   absl::Status open_link();
+  struct FoundLeader {
+    std::unique_ptr<LeaderLink> link;
+    std::optional<cluster::HasLeader> next;  ///< which one that is; nullopt: the first that it knew
+  };
+  absl::StatusOr<FoundLeader> connect_to_leader();
   [[nodiscard]] absl::Status check_memory_here() const;
   /// With checkpoints, a signal lets all save before they end.
   [[nodiscard]] bool saves_first() const { return !run_.job.checkpoints.folder.empty(); }
@@ -167,6 +172,8 @@ class ClusterProcess {
   int lead(std::thread listening, int own_status);
   void wait_for_reason() const;
   void follow(const JobsResult& result, bool lost);
+  [[nodiscard]] int step_aside();
+  [[nodiscard]] bool is_asked_again();
   [[nodiscard]] int status_of_stop();
   int end_early(const absl::Status& status);
 
@@ -695,19 +702,35 @@ absl::Status ClusterProcess::take_own_host() {
   return absl::OkStatus();
 }
 
+/// One that has got a place when its rank 0 died hears of the next one before it has a link.
+absl::StatusOr<ClusterProcess::FoundLeader> ClusterProcess::connect_to_leader() {
+  const auto next_leader = [this] {
+    const std::lock_guard lock(link_mutex_);
+    return next_leader_;
+  };
+  for (;;) {
+    const std::optional<cluster::HasLeader> next = next_leader();
+    const auto is_over = [&] { return stopped() || next_leader() != next; };
+    absl::StatusOr<std::unique_ptr<LeaderLink>> link = LeaderLink::connect(
+        next ? next->address : leaders_address_, rank(), next ? next->machine == own_host_ : leader_is_here_,
+        *run_.job.transport.secret, job::kMeetingPatience, is_over, run_.job.transport.tls);
+    if (link.ok()) return FoundLeader{.link = *std::move(link), .next = next};
+    if (stopped() || next_leader() == next) return link.status();
+  }
+}
+
 absl::Status ClusterProcess::open_link() {
-  absl::StatusOr<std::unique_ptr<LeaderLink>> link = LeaderLink::connect(
-      leaders_address_, rank(), leader_is_here_, *run_.job.transport.secret, job::kMeetingPatience,
-      [this] { return stopped(); }, run_.job.transport.tls);
-  if (!link.ok()) return link.status();
+  absl::StatusOr<FoundLeader> found = connect_to_leader();
+  if (!found.ok()) return found.status();
+  LeaderLink& link = *found->link;
   LeaderLink::Listening listening;
   if (!leads() && told_ != nullptr && run_.job.longest_absence_of_leader().count() > 0)
     listening.outlives_with = run_.job.transport.secret;
-  if (saves_first()) listening.stop = is_server() ? hear_of_stop_of_others() : hear_of_stop(**link);
-  if (listening.outlives_with != nullptr || listening.stop) RETURN_IF_ERROR((*link)->listen(listening));
+  if (saves_first()) listening.stop = is_server() ? hear_of_stop_of_others() : hear_of_stop(link);
+  if (listening.outlives_with != nullptr || listening.stop) RETURN_IF_ERROR(link.listen(listening));
   const std::lock_guard lock(link_mutex_);
-  link_ = *std::move(link);
-  if (next_leader_) link_->follow(next_leader_->address, next_leader_->machine == own_host_);
+  link_ = std::move(found->link);
+  if (next_leader_ != found->next) link_->follow(next_leader_->address, next_leader_->machine == own_host_);
   return absl::OkStatus();
 }
 
@@ -849,7 +872,7 @@ void ClusterProcess::prepare_to_step_aside() {
   if (told_ == nullptr || !replaces_workers()) return;
   hand_over_.emplace(
       run_.job.threads, [this] { return told_->steps_aside(); },
-      [this] { return !stop_gate_ || stop_gate_->let_another_answer(); });
+      [this](std::int64_t after) { return !stop_gate_ || stop_gate_->let_another_go_on(after); });
 }
 
 int ClusterProcess::train(std::thread& listening) {
@@ -907,12 +930,7 @@ int ClusterProcess::train(std::thread& listening) {
   } else {
     result.statuses.push_back(jobs.status());
   }
-  if (hand_over_ && hand_over_->is_over() && has_ended_well(result)) {
-    has_stepped_aside_ = true;
-    link_->send(job::SteppedAsideMessage{});
-    link_->wait_for_end([this] { return stopped(); });  // rank 0 has heard it
-    return kExitOk;
-  }
+  if (hand_over_ && hand_over_->is_over() && has_ended_well(result)) return step_aside();
   const bool steps_aside = server && (has_asked_to_leave_ || (told_ != nullptr && told_->steps_aside()));
   has_stepped_aside_ = steps_aside && !told_->has_place() && !result.abandoned;
   if (has_stepped_aside_) return kExitOk;
@@ -939,6 +957,32 @@ int ClusterProcess::train(std::thread& listening) {
     ::_exit(status);
   }
   return status;
+}
+
+/// It is none of the job any more when rank 0, or the next one, has heard so: would it end before, it would
+/// be missed as one that has died, and what it has reported could be lost.
+int ClusterProcess::step_aside() {
+  has_stepped_aside_ = true;
+  link_->send(job::SteppedAsideMessage{});
+  const auto is_ended = [this] { return cluster_.rendezvous.ends_this_process() || is_asked_again(); };
+  while (!link_->wait_for_end(is_ended)) {
+    if (is_ended()) return kExitSignalBase + (signal_ == 0 ? SIGTERM : signal_);
+    spdlog::warn("this process has stepped aside, and waits until rank 0 has heard so");
+  }
+  if (!link_->lost()) return kExitOk;
+  report_error(absl::UnavailableError(
+      fmt::format("{} is gone, which led the run, and may not have heard that this process has stepped aside",
+                  others_.members[0].name)));
+  return kExitFailed;
+}
+
+/// By another signal than the one because of which it leaves.
+bool ClusterProcess::is_asked_again() {
+  const std::optional<int> signal = cluster_.signals.take();
+  if (signal) started_.signal(*signal);
+  const bool may_be_same = asked_at_ && std::chrono::steady_clock::now() < *asked_at_ + kSameRequest;
+  if (signal && !may_be_same) signal_ = *signal;
+  return signal_ != 0;
 }
 
 /// Of a process that has ended well: as rank 0's, if all have saved and ended because of a signal.

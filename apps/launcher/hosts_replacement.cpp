@@ -14,7 +14,8 @@ namespace verbena::apps {
 
 namespace {
 
-constexpr auto kLeastForOneThatWaits = std::chrono::seconds(20);
+/// For one that rank 0 knows of: longer than it takes to start it, or until it has to say that it is there.
+constexpr auto kLeastForOneThatIsExpected = std::chrono::seconds(20);
 
 }  // namespace
 
@@ -119,14 +120,15 @@ void HostsReplacement::take(const Heard& heard, Host& host) {
                fmt::format("worker {}: another process {} takes its place", process, where));
 }
 
-absl::StatusOr<std::string> HostsReplacement::await(std::uint32_t rank, const std::string& why) {
+absl::StatusOr<std::string> HostsReplacement::await(std::uint32_t rank, const std::string& why,
+                                                    bool is_expected) {
   Life* const life = life_of(rank);
   if (life == nullptr) return absl::FailedPreconditionError("it is no worker");
   {
     const std::lock_guard lock(mutex_);
     if (!has_begun_) return absl::FailedPreconditionError("not all processes had met");
   }
-  if (options_.patience.count() == 0)
+  if (options_.patience.count() == 0 && !is_expected)
     return absl::FailedPreconditionError("nobody waits for another one (--worker-patience 0)");
   if (++life->deaths > RunMonitor::kMostDeathsOfWorker) {
     return absl::FailedPreconditionError(fmt::format(
@@ -134,26 +136,37 @@ absl::StatusOr<std::string> HostsReplacement::await(std::uint32_t rank, const st
         "iteration {}",
         RunMonitor::kMostDeathsOfWorker, life->newest_iteration + 1));
   }
-  life->kept_until = time_.now() + options_.patience;
   news_.dismiss(rank, why);
-  return fmt::format(
-      "the run waits {} s for another process in its place: start it again, with the same command line",
-      options_.patience.count());
+  return keep(*life,
+              is_expected ? std::max(options_.patience, kLeastForOneThatIsExpected) : options_.patience);
 }
 
-void HostsReplacement::keep_place(std::uint32_t rank) {
+std::string HostsReplacement::keep_place(std::uint32_t rank) {
   Life* const life = life_of(rank);
-  if (life == nullptr) return;
-  // The other one waits to come; if it is gone, yet another one has to be started.
-  life->kept_until = time_.now() + std::max(options_.patience, kLeastForOneThatWaits);
+  if (life == nullptr) return "";
   news_.release(rank);
+  return keep(*life, std::max(options_.patience, kLeastForOneThatIsExpected));
 }
 
-void HostsReplacement::note_iteration(std::uint32_t rank, std::int64_t iteration) {
+/// Not if it has been taken meanwhile.
+void HostsReplacement::keep_longer(std::uint32_t rank) {
   Life* const life = life_of(rank);
-  if (life == nullptr || iteration <= life->newest_iteration) return;
+  if (life == nullptr || !life->kept_until) return;
+  keep(*life, std::max(options_.patience, kLeastForOneThatIsExpected));
+}
+
+std::string HostsReplacement::keep(Life& life, std::chrono::seconds how_long) {
+  life.kept_until = time_.now() + how_long;
+  life.kept_for = how_long;
+  return fmt::format("the run waits {} s for another process in its place", how_long.count());
+}
+
+bool HostsReplacement::note_iteration(std::uint32_t rank, std::int64_t iteration) {
+  Life* const life = life_of(rank);
+  if (life == nullptr || iteration <= life->newest_iteration) return false;
   life->newest_iteration = iteration;
   life->deaths = 0;
+  return true;
 }
 
 /// What a server says may be late, and of the process before.
@@ -170,7 +183,7 @@ std::optional<std::pair<std::uint32_t, std::string>> HostsReplacement::overdue()
     if (!life.kept_until || time_.now() < *life.kept_until) continue;
     return std::pair(options_.first_rank + process,
                      fmt::format("no other process has taken its place within {} s (--worker-patience)",
-                                 options_.patience.count()));
+                                 life.kept_for.count()));
   }
   return std::nullopt;
 }

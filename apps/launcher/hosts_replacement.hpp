@@ -51,9 +51,10 @@ class HostsReplacement final : public Leader::Replacement {
 
   void add_descriptors(std::vector<pollfd>& wanted) const override;
   void tell(Host& host) override;
-  absl::StatusOr<std::string> await(std::uint32_t rank, const std::string& why) override;
-  void keep_place(std::uint32_t rank) override;
-  void note_iteration(std::uint32_t rank, std::int64_t iteration) override;
+  absl::StatusOr<std::string> await(std::uint32_t rank, const std::string& why, bool is_expected) override;
+  std::string keep_place(std::uint32_t rank) override;
+  void keep_longer(std::uint32_t rank) override;
+  bool note_iteration(std::uint32_t rank, std::int64_t iteration) override;
   [[nodiscard]] std::optional<std::uint32_t> rank_of_silent(std::uint32_t worker) const override;
   [[nodiscard]] std::optional<std::pair<std::uint32_t, std::string>> overdue() const override;
 
@@ -65,6 +66,7 @@ class HostsReplacement final : public Leader::Replacement {
     std::uint32_t deaths = 0;                            ///< since then
     TimePoint came_at;                                   ///< the newest one
     std::optional<TimePoint> kept_until = std::nullopt;  ///< its place, for another one
+    std::chrono::seconds kept_for{0};                    ///< since that was decided
   };
   struct Heard {
     std::uint32_t rank = 0;
@@ -73,6 +75,7 @@ class HostsReplacement final : public Leader::Replacement {
 
   HostsReplacement(const Options& options, job::PeerNews& news, base::FileDescriptor bell);
   [[nodiscard]] Life* life_of(std::uint32_t rank);
+  static std::string keep(Life& life, std::chrono::seconds how_long);
   void add(Heard heard);
   void take(const Heard& heard, Host& host);
 

@@ -462,12 +462,19 @@ void HostsSuccession::go_on_with_moves(Host& host) {
   }
   workers_.go_on([this](const std::string& machine) { return starter_on(machine); }, hosts_with_starters());
   for (const std::string& line : std::exchange(lines_, {})) host.show(line);
+  for (const std::uint32_t rank : workers_.take_kept()) host.keep_place(rank);
   for (const std::string& line : workers_.take_lines()) host.show(line);
 }
 
-void HostsSuccession::note_free(std::uint32_t rank) {
-  workers_.note_free(rank);
+HostsSuccession::Successor HostsSuccession::note_free(std::uint32_t rank, bool has_stepped_aside) {
+  const Successor successor = workers_.note_free(rank, has_stepped_aside, hosts_with_starters());
   ring();  // for go_on_with_moves()
+  return successor;
+}
+
+void HostsSuccession::note_work(std::uint32_t rank) {
+  workers_.note_work(rank);
+  ring();  // the next one of its plan has its turn
 }
 
 void HostsSuccession::end_moves_of_workers(bool is_over) {

@@ -71,7 +71,8 @@ class HostsSuccession final : public Leader::Survival {
   [[nodiscard]] bool is_being_joined(std::uint32_t server) override;
   [[nodiscard]] std::optional<Chains> chains() override;
   [[nodiscard]] std::vector<std::string> moves() override;
-  void note_free(std::uint32_t rank) override;
+  Successor note_free(std::uint32_t rank, bool has_stepped_aside) override;
+  void note_work(std::uint32_t rank) override;
   void end_moves_of_workers(bool is_over) override;
 
  private:

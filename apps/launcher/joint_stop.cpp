@@ -40,9 +40,9 @@ std::optional<JointStop::Decision> JointStop::decide(Clock::time_point now) {
   if (missing == answers_.end()) {
     std::int64_t most = 0;
     for (const auto& [rank, answer] : answers_) most = std::max(most, answer->begun);
-    ends_ = most > 0;
-    if (ends_) return EndsAfter{most};
-    return HasNotBegun{};
+    if (most == 0) return HasNotBegun{};
+    end_ = most;
+    return EndsAfter{most};
   }
   is_decided_ = now >= since_ + kPatience;
   if (!is_decided_) return std::nullopt;

@@ -42,7 +42,7 @@ class JointStop {
   bool want(int signal, Clock::time_point now);
   [[nodiscard]] bool is_wanted() const { return signal_ != 0; }
   /// It is open whether all end together, or decided that they do.
-  [[nodiscard]] bool is_under_way() const { return is_wanted() && (!is_decided_ || ends_); }
+  [[nodiscard]] bool is_under_way() const { return is_wanted() && (!is_decided_ || end_); }
   /// That signal; 0: nobody wants it.
   [[nodiscard]] int wanted_by() const { return signal_; }
   /// That process is to hold, and has not answered.
@@ -54,14 +54,16 @@ class JointStop {
   [[nodiscard]] std::optional<Decision> decide(Clock::time_point now);
 
   /// The signal because of which all end together; 0: they do not.
-  [[nodiscard]] int ended_by() const { return ends_ ? signal_ : 0; }
+  [[nodiscard]] int ended_by() const { return end_ ? signal_ : 0; }
+  /// After which iteration, for one that comes when that is decided.
+  [[nodiscard]] std::optional<std::int64_t> end() const { return end_; }
 
  private:
   std::map<std::uint32_t, std::optional<job::HeldMessage>> answers_;  ///< by rank
   int signal_ = 0;
   Clock::time_point since_;
   bool is_decided_ = false;
-  bool ends_ = false;
+  std::optional<std::int64_t> end_;
 };
 
 }  // namespace verbena::apps

@@ -221,6 +221,18 @@ std::string hold_line(int signal) {
   return fmt::format("{} {}\n", kHold, signal);
 }
 
+std::string until_line(std::int64_t iteration) {
+  return fmt::format("{} {}\n", kUntil, iteration);
+}
+
+/// What to say after for how long its place is kept.
+std::string_view words_about(Leader::Survival::Successor successor) {
+  using Successor = Leader::Survival::Successor;
+  if (successor == Successor::kIsStarted) return ", which is being started";
+  if (successor == Successor::kIsThere) return ", which has come already";
+  return ": start it again, with the same command line";
+}
+
 /// Adds the part of a line that has arrived to `line`, and not a byte more, because other code reads what
 /// follows. False if the other end has closed.
 bool read_line(LineChannel& channel, std::string& line) {
@@ -287,6 +299,9 @@ class Leader::Ear final : public Survival::Host, public Replacement::Host {
     Seat& seat = leader_.seats_[rank];
     seat.gone = true;  // and its connection stays until it has ended
     monitor_.fail_over(seat.member.of_server, seat.member.pid, fmt::format("{} {}", seat.member.name, what));
+  }
+  void keep_place(std::uint32_t rank) override {
+    if (leader_.replacement_ != nullptr) leader_.replacement_->keep_longer(rank);
   }
   void show(const std::string& line) override { monitor_.warn(line); }
   void note_joined(std::uint32_t rank) override {
@@ -543,8 +558,10 @@ void Leader::seat(Stranger& stranger) {
   seat.channel = std::move(stranger.channel);
   seat.channel.write(kWelcome).IgnoreError();
   if (stopped_at_) seat.channel.write_later(kStop);
-  const bool is_to_hold = stop_ && (seat.member.server ? is_to_stop() : stop_->asks(stranger.rank));
-  if (is_to_hold) seat.channel.write_later(hold_line(stop_->wanted_by()));
+  if (!is_to_stop()) return;
+  seat.channel.write_later(hold_line(stop_->wanted_by()));
+  // The one whose place it takes may have answered for it.
+  if (const auto end = stop_->end()) seat.channel.write_later(until_line(*end));
 }
 
 void Leader::hear_members(RunMonitor& monitor) {
@@ -606,7 +623,7 @@ void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
   if (signaled != nullptr && is_signal(signaled->signal)) end_by(signaled->signal, monitor);
   const auto* asked = std::get_if<job::AskedToStopMessage>(&*message);
   if (asked != nullptr && is_signal(asked->signal)) take_wish_to_stop(asked->signal, monitor);
-  if (std::holds_alternative<job::SteppedAsideMessage>(*message)) take_stepping_aside(seat);
+  if (std::holds_alternative<job::SteppedAsideMessage>(*message)) take_stepping_aside(seat, monitor);
   if (const auto* held = std::get_if<job::HeldMessage>(&*message); held != nullptr && stop_)
     stop_->take(rank_of(seat), *held);
   const auto* ended = std::get_if<job::EndedMessage>(&*message);
@@ -650,27 +667,35 @@ void Leader::lose_joining(Seat& seat, const std::string& why, RunMonitor& monito
 
 /// The others wait where their consistency model lets them go no further.
 void Leader::lose_worker(Seat& seat, const std::string& what, RunMonitor& monitor) {
-  const absl::StatusOr<std::string> next = replacement_->await(rank_of(seat), what);
-  if (!next.ok()) {
+  const std::uint32_t rank = rank_of(seat);
+  const Successor successor =
+      survival_ == nullptr ? Successor::kNobody : survival_->note_free(rank, /*has_stepped_aside=*/false);
+  const absl::StatusOr<std::string> wait = replacement_->await(rank, what, successor != Successor::kNobody);
+  if (!wait.ok()) {
     return monitor.fail(Cause::kKilled, absl::AbortedError(fmt::format(
-                                            "{}; {}", what, std::string(next.status().message()))));
+                                            "{}; {}", what, std::string(wait.status().message()))));
   }
   seat.lost_as = what;
   let_go(seat, kDismissed);
-  monitor.warn(fmt::format("{}: {}", what, *next));
-  if (survival_ != nullptr) survival_->note_free(rank_of(seat));
+  monitor.warn(fmt::format("{}: {}{}", what, *wait, words_about(successor)));
 }
 
-/// All that it has reported has been heard.
-void Leader::take_stepping_aside(Seat& seat) {
+/// All that it has reported has been heard. Another rank 0 may have told it to, which alone knew for whom; or
+/// that one is gone since.
+void Leader::take_stepping_aside(Seat& seat, RunMonitor& monitor) {
   if (stopped_at_ || replacement_ == nullptr || survival_ == nullptr || seat.member.server) {
     seat.ended = true;  // nobody comes after it
     return;
   }
+  const std::uint32_t rank = rank_of(seat);
   seat.lost_as = fmt::format("{} has stepped aside", seat.member.name);
-  replacement_->keep_place(rank_of(seat));
+  const Successor successor = survival_->note_free(rank, /*has_stepped_aside=*/true);
+  const std::string wait = replacement_->keep_place(rank);
   let_go(seat, kGo);
-  survival_->note_free(rank_of(seat));
+  if (successor != Successor::kIsThere) {
+    monitor.warn(fmt::format("{}, and the process that was to take its place is gone: {}{}", seat.lost_as,
+                             wait, words_about(successor)));
+  }
 }
 
 void Leader::take_place(std::uint32_t rank, Member member) {
@@ -681,11 +706,10 @@ void Leader::take_place(std::uint32_t rank, Member member) {
 }
 
 void Leader::hear_worker(Seat& seat, const job::ChildMessage& message) {
-  if (std::holds_alternative<job::FinishedMessage>(message)) seat.is_new = false;
-  const auto* const iteration = std::get_if<job::IterationMessage>(&message);
-  if (iteration == nullptr) return;
-  seat.is_new = false;
-  replacement_->note_iteration(rank_of(seat), iteration->report.iteration);
+  bool works = std::holds_alternative<job::FinishedMessage>(message);
+  if (const auto* const iteration = std::get_if<job::IterationMessage>(&message))
+    works = replacement_->note_iteration(rank_of(seat), iteration->report.iteration);
+  if (works && std::exchange(seat.is_new, false) && survival_ != nullptr) survival_->note_work(rank_of(seat));
 }
 
 std::uint32_t Leader::rank_of(const Seat& seat) const {
@@ -827,7 +851,7 @@ void Leader::decide_about_stop(RunMonitor& monitor) {
   const std::optional<JointStop::Decision> decision = stop_->decide(time_.now());
   if (!decision) return;
   if (const auto* const ends = std::get_if<JointStop::EndsAfter>(&*decision))
-    return tell_of_stop(fmt::format("{} {}\n", kUntil, ends->iteration));
+    return tell_of_stop(until_line(ends->iteration));
   if (std::holds_alternative<JointStop::IsTooLate>(*decision)) {
     monitor.warn("nothing is stopped: a worker has trained to the end already, and the others are about to");
     return tell_of_stop(fmt::format("{}\n", kReleased));

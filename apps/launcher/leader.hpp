@@ -78,6 +78,9 @@ class Leader {
       /// That one ends by itself, and the run goes on without it, as another one has taken its place. `what`:
       /// why, and what follows, for people: "steps aside …".
       virtual void step_aside(std::uint32_t rank, const std::string& what) = 0;
+      /// The place of that rank is free, and kept for as long again: another process was started for it, or
+      /// has not come.
+      virtual void keep_place(std::uint32_t rank) = 0;
       /// Shows people a line.
       virtual void show(const std::string& line) = 0;
 
@@ -85,6 +88,12 @@ class Leader {
       Host() = default;
       Host(const Host&) = default;
       Host& operator=(const Host&) = default;
+    };
+    /// Who comes in a place that is free.
+    enum class Successor : std::uint8_t {
+      kNobody,     ///< unless somebody starts a process
+      kIsStarted,  ///< one is, or will be, because the leader asks for it
+      kIsThere,    ///< one that was to have the place anyhow
     };
     struct Copy {
       std::uint32_t copy = 0;  ///< its number, among those of its server
@@ -117,8 +126,11 @@ class Leader {
     [[nodiscard]] virtual std::optional<Chains> chains() = 0;
     /// What moves from host to host, and what is to: one line for each.
     [[nodiscard]] virtual std::vector<std::string> moves() = 0;
-    /// The place of a process with workers is free: it has stepped aside, or is gone.
-    virtual void note_free(std::uint32_t rank) = 0;
+    /// The place of a process with workers is free: it has stepped aside, or is gone. Whoever comes in it
+    /// does so in a later tell().
+    virtual Successor note_free(std::uint32_t rank, bool has_stepped_aside) = 0;
+    /// A process with workers that has come while the run goes on has finished an iteration.
+    virtual void note_work(std::uint32_t rank) = 0;
     /// No worker is to move any more, but where its place is free; or, `is_over`, none at all.
     virtual void end_moves_of_workers(bool is_over) = 0;
 
@@ -158,13 +170,18 @@ class Leader {
     virtual void add_descriptors(std::vector<pollfd>& wanted) const = 0;
     /// Tells what was heard since the last call. The host may call the other functions meanwhile.
     virtual void tell(Host& host) = 0;
-    /// From now on the run waits for another process in its place. Returns what to do, for people; an error:
-    /// it does not wait.
-    virtual absl::StatusOr<std::string> await(std::uint32_t rank, const std::string& why) = 0;
-    /// The process of that rank has stepped aside for another one, which is to come in its place.
-    virtual void keep_place(std::uint32_t rank) = 0;
-    /// The process of that rank has finished an iteration.
-    virtual void note_iteration(std::uint32_t rank, std::int64_t iteration) = 0;
+    /// From now on the run waits for another process in its place, which the leader knows of if it
+    /// `is_expected`. Returns for how long, for people; an error: it does not wait.
+    virtual absl::StatusOr<std::string> await(std::uint32_t rank, const std::string& why,
+                                              bool is_expected) = 0;
+    /// The process of that rank has stepped aside for another one, which is to come in its place. Returns the
+    /// same.
+    virtual std::string keep_place(std::uint32_t rank) = 0;
+    /// The place of that rank, which is free, is kept for as long again.
+    virtual void keep_longer(std::uint32_t rank) = 0;
+    /// The process of that rank has finished an iteration. Whether no process of that rank had finished it
+    /// before: one that is catching up reports what others had done.
+    virtual bool note_iteration(std::uint32_t rank, std::int64_t iteration) = 0;
     /// Of the process that a server has found silent, because it misses that worker; nullopt: of none that is
     /// there now.
     [[nodiscard]] virtual std::optional<std::uint32_t> rank_of_silent(std::uint32_t worker) const = 0;
@@ -218,6 +235,7 @@ class Leader {
  private:
   using Clock = RunMonitor::Clock;
   using Cause = RunMonitor::Cause;
+  using Successor = Survival::Successor;
   struct Seat {
     Member member;
     LineChannel channel;
@@ -268,7 +286,7 @@ class Leader {
   void lose(Seat& seat, const std::string& why, RunMonitor& monitor);
   void lose_joining(Seat& seat, const std::string& why, RunMonitor& monitor);
   void lose_worker(Seat& seat, const std::string& what, RunMonitor& monitor);
-  void take_stepping_aside(Seat& seat);
+  void take_stepping_aside(Seat& seat, RunMonitor& monitor);
   void take_place(std::uint32_t rank, Member member);
   void hear_worker(Seat& seat, const job::ChildMessage& message);
   void welcome(std::uint32_t rank, Member member);

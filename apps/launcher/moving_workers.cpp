@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 #include <utility>
 
 #include "base/printable.hpp"
@@ -12,8 +13,6 @@
 namespace verbena::apps {
 namespace {
 
-/// From the order to start a process until it has come.
-constexpr auto kPatienceWithReader = std::chrono::seconds(15);
 constexpr std::uint32_t kMostFailures = 3;
 
 cluster::TimePoint time_of_moves() {
@@ -92,7 +91,6 @@ bool MovingWorkers::welcome(std::uint32_t newcomer, const cluster::Arrival& arri
   const Place& place = places_.at(move->rank);
   if (!place.leaves && !place.is_free) lines_.push_back(fmt::format("{} begins", name_of(*move)));
   news_.tell_one(newcomer, cluster::encode(cluster::BecomesWorkers{move->rank}));
-  if (place.is_free) give_place(*move);
   return true;
 }
 
@@ -106,60 +104,125 @@ void MovingWorkers::note_read(std::uint32_t newcomer) {
 /// Whether it has read or not: nobody else is there.
 void MovingWorkers::give_place(Move& move) {
   move.state = Move::State::kTakes;
+  move.deadline = time_of_moves() + options_.patience_with_arrival;
   news_.give_place(move.newcomer, move.rank);
-  news_.tell_one(move.rank, cluster::encode(cluster::HasPlace{}));
 }
 
-void MovingWorkers::note_free(std::uint32_t rank) {
-  const auto place = places_.find(rank);
-  if (place == places_.end()) return;
-  place->second.is_free = true;
-  Move* const move = move_from(rank);
-  const bool has_come =
-      move != nullptr && (move->state == Move::State::kReads || move->state == Move::State::kHandsOver);
-  if (has_come) give_place(*move);
+/// The place is not given yet: whoever leads the run has still to say that the one before has none any more.
+MovingWorkers::Successor MovingWorkers::note_free(std::uint32_t rank, bool has_stepped_aside,
+                                                  const std::vector<HostOfRank>& hosts) {
+  const auto found = places_.find(rank);
+  if (found == places_.end()) return Successor::kNobody;
+  Place& place = found->second;
+  place.is_free = true;
+  place.is_owed = has_stepped_aside || place.came_by.has_value();
+  if (place.came_by) fail_newcomer(rank);
+  begin_again_if_owed(rank, hosts);
+  const Move* const move = move_from(rank);
+  if (move == nullptr) return Successor::kNobody;
+  return is_there(*move) ? Successor::kIsThere : Successor::kIsStarted;
+}
+
+/// What has come to that host has failed there: no other worker is to try it.
+void MovingWorkers::fail_newcomer(std::uint32_t rank) {
+  Place& place = places_.at(rank);
+  const std::uint32_t plan = *std::exchange(place.came_by, std::nullopt);
+  count_failure(place, place.host.machine);
+  std::erase_if(moves_, [&](const Move& move) {
+    const bool would_follow =
+        move.plan == plan && move.state == Move::State::kWaits && !places_.at(move.rank).is_free;
+    if (would_follow)
+      lines_.push_back(fmt::format("{} comes to nothing: worker {}, which has moved there, has failed",
+                                   name_of(move), rank - options_.first_rank));
+    return would_follow;
+  });
+}
+
+void MovingWorkers::count_failure(Place& place, const std::string& machine) {
+  ++place.failures;
+  place.failed_on.insert(machine);
+}
+
+void MovingWorkers::note_work(std::uint32_t rank) {
+  const auto found = places_.find(rank);
+  if (found == places_.end()) return;
+  found->second.came_by.reset();
+  found->second.failures = 0;
+  found->second.failed_on.clear();
 }
 
 void MovingWorkers::note_arrival(std::uint32_t rank, const cluster::Arrival& arrival) {
-  const auto place = places_.find(rank);
-  if (place == places_.end()) return;
-  place->second = {.host = {.machine = arrival.machine, .name = arrival.host}};
-  Move* const move = move_from(rank);
+  const auto found = places_.find(rank);
+  if (found == places_.end()) return;
+  Place& place = found->second;
+  place = {.host = {.machine = arrival.machine, .name = arrival.host},
+           .failures = place.failures,
+           .failed_on = std::move(place.failed_on)};
+  const Move* const move = move_from(rank);
   if (move == nullptr) return;
   // Another one may have been quicker.
-  if (move->state != Move::State::kTakes || move->pid != arrival.pid) forget(*move);
+  if (move->state == Move::State::kTakes && move->pid == arrival.pid) {
+    place.came_by = move->plan;
+  } else {
+    forget(*move);
+  }
   std::erase_if(moves_, [&](const Move& one) { return one.rank == rank; });
 }
 
 /// The process that was to take a place is not needed any more.
 void MovingWorkers::forget(const Move& move) {
-  const bool is_there = move.state == Move::State::kReads || move.state == Move::State::kHandsOver;
-  if (!is_there) return;
+  if (!is_there(move)) return;
   news_.tell_one(move.newcomer, cluster::encode(cluster::IsNotNeeded{"no worker is to move any more"}));
   news_.release(move.newcomer);  // it ends by itself
 }
 
-void MovingWorkers::lose(std::uint32_t rank) {
+/// One that has got its place has its rank. When a process of that rank is gone then, it may be the one
+/// before it, of which that is heard only now: so the one that has got the place is waited for
+/// (give_up_overdue()).
+void MovingWorkers::lose(std::uint32_t newcomer) {
   for (std::size_t i = moves_.size(); i-- > 0;) {
     const Move& move = moves_[i];
-    const bool has_come = move.state != Move::State::kWaits && move.state != Move::State::kStarts;
-    const bool is_gone =
-        has_come && (move.newcomer == rank || (move.rank == rank && move.state == Move::State::kTakes));
-    if (is_gone) fail(i, "the process there is gone before it had the workers' place");
+    const bool has_come = is_there(move) || move.state == Move::State::kTakes;
+    if (has_come && move.newcomer == newcomer)
+      fail(i, "the process there is gone before it had the workers' place");
+  }
+}
+
+void MovingWorkers::give_up_overdue() {
+  for (std::size_t i = moves_.size(); i-- > 0;) {
+    const Move& move = moves_[i];
+    if (time_of_moves() < move.deadline) continue;
+    if (move.state == Move::State::kStarts) {
+      fail(i, "the process that was to be started there has not come");
+    } else if (move.state == Move::State::kTakes) {
+      // It may be stopped, and go on one day.
+      news_.dismiss(move.rank, "it has not said in time that it has the workers' place");
+      fail(i, "the process there has got the workers' place, and has not said so");
+    }
   }
 }
 
 void MovingWorkers::fail(std::size_t index, const std::string& why) {
   const Move move = moves_[index];
-  lines_.push_back(fmt::format("{} comes to nothing: {}", name_of(move), why));
-  ++places_.at(move.rank).failures;
   moves_.erase(moves_.begin() + static_cast<std::ptrdiff_t>(index));
-  if (move.state == Move::State::kHandsOver) news_.tell_one(move.rank, cluster::encode(cluster::Stays{}));
+  Place& place = places_.at(move.rank);
+  count_failure(place, move.to.machine);
+  const bool is_last = place.is_free && place.failures >= kMostFailures;
+  lines_.push_back(fmt::format(
+      "{} comes to nothing: {}{}", name_of(move), why,
+      is_last ? ". No further process is started: start one in its place, with the same command line" : ""));
+  if (place.is_free) {
+    place.is_owed = true;
+    kept_.push_back(move.rank);
+  } else if (move.state == Move::State::kHandsOver) {
+    news_.tell_one(move.rank, cluster::encode(cluster::Stays{}));
+  }
 }
 
 absl::Status MovingWorkers::let_leave(std::uint32_t rank, const std::vector<HostOfRank>& hosts) {
   Place& place = places_.at(rank);
-  if (!std::exchange(place.leaves, true)) place.failures = 0;  // of hosts that have joined since it came
+  const bool is_asked_first = !std::exchange(place.leaves, true);
+  if (is_asked_first && !place.came_by) place.failures = 0;  // of hosts that have joined since it came
   if (!options_.why_they_stay.empty()) return absl::FailedPreconditionError(options_.why_they_stay);
   const absl::Status is_under_way = absl::UnavailableError("another process is to take its place");
   if (move_from(rank) != nullptr) return is_under_way;
@@ -171,24 +234,35 @@ absl::Status MovingWorkers::let_leave(std::uint32_t rank, const std::vector<Host
   return is_under_way;
 }
 
-/// On the host with the fewest workers: another one, as long as there are others.
+/// On the host with the fewest workers: another one, as long as there are others, and if there are any on
+/// which no attempt has failed, one of those.
 absl::Status MovingWorkers::begin_elsewhere(std::uint32_t rank, const std::vector<HostOfRank>& hosts) {
   const Place& place = places_.at(rank);
   std::map<std::string, std::size_t> loads;
   for (const Holding& holding : holdings()) ++loads[holding.host];
+  const auto cost = [&](const HostOfRank& host) {
+    return std::tuple(host.machine == place.host.machine, place.failed_on.contains(host.machine),
+                      loads[host.machine]);
+  };
   const HostOfRank* best = nullptr;
   for (const HostOfRank& host : hosts) {
-    const bool is_fit = host.machine != place.host.machine;
-    if (is_fit && (best == nullptr || loads[host.machine] < loads[best->machine])) best = &host;
+    const bool is_fit = place.is_free || host.machine != place.host.machine;
+    if (is_fit && (best == nullptr || cost(host) < cost(*best))) best = &host;
   }
-  if (best == nullptr && place.is_free) best = hosts.empty() ? nullptr : &hosts.front();
   if (best == nullptr)
     return absl::FailedPreconditionError("there is no other host with processes that could take its place");
   moves_.push_back({.plan = next_plan_++, .rank = rank, .to = *best});
   return absl::OkStatus();
 }
 
+void MovingWorkers::begin_again_if_owed(std::uint32_t rank, const std::vector<HostOfRank>& hosts) {
+  const Place& place = places_.at(rank);
+  const bool is_owed = place.is_free && place.is_owed && place.failures < kMostFailures;
+  if (!is_over_ && is_owed && move_from(rank) == nullptr) begin_elsewhere(rank, hosts).IgnoreError();
+}
+
 void MovingWorkers::end(bool is_over) {
+  is_over_ |= is_over;
   std::erase_if(moves_, [&](const Move& move) {
     const bool goes_on = move.state == Move::State::kHandsOver || move.state == Move::State::kTakes ||
                          places_.at(move.rank).is_free;
@@ -201,36 +275,40 @@ void MovingWorkers::end(bool is_over) {
 void MovingWorkers::go_on(
     const std::function<std::optional<std::uint32_t>(const std::string& machine)>& starter,
     const std::vector<HostOfRank>& hosts) {
-  for (std::size_t i = moves_.size(); i-- > 0;) {
-    if (moves_[i].state == Move::State::kStarts && time_of_moves() >= moves_[i].deadline)
-      fail(i, "the process that was to be started there has not come");
-  }
-  // One has stepped aside for a process that is gone since: nobody else would start another one.
-  for (const auto& [rank, place] : places_) {
-    const bool was_moved = place.failures > 0 && place.failures < kMostFailures;
-    if (place.is_free && was_moved && move_from(rank) == nullptr) begin_elsewhere(rank, hosts).IgnoreError();
+  if (is_over_) return;
+  give_up_overdue();
+  for (const auto& [rank, place] : places_) begin_again_if_owed(rank, hosts);
+  for (Move& move : moves_) {
+    if (is_there(move) && places_.at(move.rank).is_free) give_place(move);
   }
   for (std::size_t i = 0; i < moves_.size(); ++i) {
-    Move& move = moves_[i];
-    if (!has_turn(move)) continue;
-    const std::optional<std::uint32_t> who = starter(move.to.machine);
-    if (!who) {
+    if (!has_turn(moves_[i])) continue;
+    if (const std::optional<std::uint32_t> who = starter(moves_[i].to.machine)) {
+      start(moves_[i], *who);
+    } else {
       fail(i--, "no process is left there that could start another one");
-      continue;
     }
-    move.state = Move::State::kStarts;
-    move.newcomer = news_.keep_place();
-    move.deadline = time_of_moves() + kPatienceWithReader;
-    news_.tell_one(*who, cluster::encode(cluster::StartsAnother{move.newcomer}));
   }
 }
 
-/// It waits, and no other one of its plan comes before it.
+void MovingWorkers::start(Move& move, std::uint32_t starter) {
+  move.state = Move::State::kStarts;
+  move.newcomer = news_.keep_place();
+  move.deadline = time_of_moves() + options_.patience_with_start;
+  news_.tell_one(starter, cluster::encode(cluster::StartsAnother{move.newcomer}));
+  if (places_.at(move.rank).is_free) kept_.push_back(move.rank);
+}
+
+/// It waits, and no other one of its plan comes before it, nor has one that has come to show that it can work
+/// there. But a place that is free has no time to lose, and others cannot work before somebody has it.
 bool MovingWorkers::has_turn(const Move& move) const {
   if (move.state != Move::State::kWaits) return false;
+  if (places_.at(move.rank).is_free) return true;
   const auto first =
       std::find_if(moves_.begin(), moves_.end(), [&](const Move& other) { return other.plan == move.plan; });
-  return &*first == &move;
+  const bool has_newcomer = std::any_of(places_.begin(), places_.end(),
+                                        [&](const auto& one) { return one.second.came_by == move.plan; });
+  return &*first == &move && !has_newcomer;
 }
 
 bool MovingWorkers::is_to_go_on() const {

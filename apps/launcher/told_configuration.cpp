@@ -77,6 +77,7 @@ ToldConfiguration::ToldConfiguration(RankChains chains, job::PeerNews& news, job
   };
   rest.describe = [this] { return describe(); };
   rest.on_leader_gone = [this] { lose_leader(); };
+  rest.on_place = [this](std::uint32_t /*rank*/) { take_place(); };
   news_.listen(std::move(rest));
 }
 
@@ -102,8 +103,6 @@ void ToldConfiguration::take(const cluster::Order& order) {
                                                          copy->server, chains_.size()));
   } else if (const auto* const workers = std::get_if<cluster::BecomesWorkers>(&order)) {
     task_ = *workers;
-  } else if (std::holds_alternative<cluster::HasPlace>(order)) {
-    has_workers_place_ = true;
   } else if (const auto* const idle = std::get_if<cluster::IsNotNeeded>(&order)) {
     task_ = absl::InvalidArgumentError(fmt::format("this process is not needed: {}", idle->why));
   } else if (const auto* const start = std::get_if<cluster::StartsAnother>(&order)) {
@@ -113,6 +112,12 @@ void ToldConfiguration::take(const cluster::Order& order) {
   } else {
     steps_aside_ = std::holds_alternative<cluster::StepsAside>(order);  // or it stays
   }
+  told_.notify_all();
+}
+
+void ToldConfiguration::take_place() {
+  const std::lock_guard lock(mutex_);
+  has_workers_place_ = true;
   told_.notify_all();
 }
 

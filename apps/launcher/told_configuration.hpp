@@ -85,6 +85,7 @@ class ToldConfiguration {
 
   void take(const cluster::Configuration& configuration);
   void take(const cluster::Order& order);
+  void take_place();
   [[nodiscard]] std::string describe();
   void lose_leader();
 

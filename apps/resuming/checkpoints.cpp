@@ -63,7 +63,7 @@ void Checkpoints::forget_resumed() {
 absl::Status Checkpoints::after_iteration(std::int64_t iteration, bool is_last,
                                           absl::FunctionRef<nlohmann::json()> state) {
   const HandOver::Turn turn = turn_to_step_aside(iteration, is_last);
-  // Once they step aside, nobody is held: the process after this one is.
+  // Once they step aside, nobody is held: the process after this one is (StopGate::let_another_go_on()).
   const absl::StatusOr<bool> stops =
       turn == HandOver::Turn::kStays ? stops_after(iteration, is_last) : absl::StatusOr<bool>(false);
   if (!stops.ok()) return stops.status();

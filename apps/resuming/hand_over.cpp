@@ -12,8 +12,10 @@ HandOver::Turn HandOver::ask(std::uint32_t worker, std::int64_t iteration, bool 
     const bool all_are_known =
         std::all_of(begun_.begin(), begun_.end(), [](const auto& one) { return one.has_value(); });
     is_too_late_ |= is_last;
-    if (!is_too_late_ && all_are_known && is_wanted_() && may_begin_())
-      after_ = *std::max_element(begun_.begin(), begun_.end());
+    if (!is_too_late_ && all_are_known && is_wanted_()) {
+      const std::int64_t most = **std::max_element(begun_.begin(), begun_.end());
+      if (may_begin_(most)) after_ = most;
+    }
   }
   if (after_ == iteration) {
     ++stepped_aside_;

@@ -14,9 +14,10 @@ namespace verbena::apps {
 /// Thread safety: any thread may call; each worker belongs to a thread.
 class HandOver {
  public:
-  /// `is_wanted`: it is asked at the end of each iteration. `may_begin`: asked once it is wanted; from the
-  /// moment that it says so, they do step aside.
-  HandOver(std::uint32_t workers, std::function<bool()> is_wanted, std::function<bool()> may_begin)
+  /// `is_wanted`: it is asked at the end of each iteration. `may_begin`: asked once it is wanted, with the
+  /// iteration after which they would step aside; from the moment that it says so, they do.
+  HandOver(std::uint32_t workers, std::function<bool()> is_wanted,
+           std::function<bool(std::int64_t after)> may_begin)
       : is_wanted_(std::move(is_wanted)), may_begin_(std::move(may_begin)), begun_(workers) {}
 
   enum class Turn : std::uint8_t {
@@ -32,7 +33,7 @@ class HandOver {
 
  private:
   const std::function<bool()> is_wanted_;
-  const std::function<bool()> may_begin_;
+  const std::function<bool(std::int64_t after)> may_begin_;
   mutable std::mutex mutex_;  ///< of all that follows; not Abseil's, which the thread sanitizer does not see
   /// By worker; nullopt: it has finished none yet, and may be where the one before it was.
   std::vector<std::optional<std::int64_t>> begun_;

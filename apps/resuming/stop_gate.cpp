@@ -75,14 +75,17 @@ void StopGate::answer_if_due() {
   Begun most;
   {
     const std::lock_guard lock(mutex_);
-    const bool is_due = signal_ != 0 && !has_answered_ && !another_answers_ &&
-                        std::all_of(places_.begin(), places_.end(),
-                                    [](const Place& place) { return place.begun.has_value(); });
-    if (!is_due) return;
+    const bool all_are_known = std::all_of(places_.begin(), places_.end(),
+                                           [](const Place& place) { return place.begun.has_value(); });
+    if (signal_ == 0 || has_answered_ || (!left_after_ && !all_are_known)) return;
     has_answered_ = true;
-    for (const Place& place : places_) {
-      most.iteration = std::max(most.iteration, *place.begun);
-      most.has_finished |= place.has_finished;
+    if (left_after_) {
+      most.iteration = *left_after_ + 1;  // the first one that the process after this one can save
+    } else {
+      for (const Place& place : places_) {
+        most.iteration = std::max(most.iteration, *place.begun);
+        most.has_finished |= place.has_finished;
+      }
     }
   }
   answer_(most);
@@ -109,10 +112,11 @@ void StopGate::release() {
   decided_.notify_all();
 }
 
-bool StopGate::let_another_answer() {
+bool StopGate::let_another_go_on(std::int64_t after) {
   const std::lock_guard lock(mutex_);
-  another_answers_ = another_answers_ || signal_ == 0 || is_released_;
-  return another_answers_;
+  if (signal_ != 0 && !is_released_) return false;
+  left_after_ = after;
+  return true;
 }
 
 void StopGate::give_up() {

@@ -55,8 +55,9 @@ class StopGate {
   void end_after(std::int64_t iteration);
   /// It is too late for that: all go on to the end.
   void release();
-  /// Another process is to be these workers, and answers instead. False: they were told to hold.
-  [[nodiscard]] bool let_another_answer();
+  /// Another process is to be these workers, and begins with the iteration after that one: they come to its
+  /// end whatever is decided, and that is what is answered from now on. False: they were told to hold.
+  [[nodiscard]] bool let_another_go_on(std::int64_t after);
   /// Ends the waits of all workers.
   void give_up();
 
@@ -85,8 +86,8 @@ class StopGate {
   bool has_answered_ = false;
   bool is_released_ = false;
   bool has_given_up_ = false;
-  bool has_ended_ = false;  ///< a worker
-  bool another_answers_ = false;
+  bool has_ended_ = false;                  ///< a worker
+  std::optional<std::int64_t> left_after_;  ///< another process goes on after that
   std::optional<std::int64_t> after_;
 };
 

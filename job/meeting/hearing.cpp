@@ -1,6 +1,7 @@
 #include "job/meeting/hearing.hpp"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "job/line_stream.hpp"
 #include "job/meeting/messages.hpp"
@@ -27,8 +28,11 @@ void Hearing::hear(std::string_view line) {
     end_.end_alone(*reason);
   } else if (const auto place = number_in(object, says::kPlace)) {
     place_ = place;
+    has_new_place_ = true;
   } else if (const auto before = number_in(object, says::kLate)) {
     incarnation_ = *before;
+    // The first one that a process hears of it has come for, and nobody listens yet.
+    if (std::exchange(has_new_place_, false) && listener_.on_place) listener_.on_place(*place_);
   } else if (has(object, says::kBye)) {
     end_.stop_watching();
     trouble_.Update(absl::UnavailableError("rank 0 has left the job"));

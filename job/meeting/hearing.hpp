@@ -35,7 +35,7 @@ class Hearing {
   [[nodiscard]] const absl::Status& trouble() const { return trouble_; }
   /// Who has not come to the fence that is waited for, for people; empty: not known.
   [[nodiscard]] const std::string& missing() const { return missing_; }
-  /// The rank that this process has got, if it joins.
+  /// The rank that this process has got, if it joins, or has got another one's place.
   [[nodiscard]] std::optional<std::uint32_t> place() const { return place_; }
   [[nodiscard]] std::uint32_t incarnation() const { return incarnation_; }
 
@@ -47,6 +47,7 @@ class Hearing {
   absl::Status trouble_;
   std::string missing_;
   std::optional<std::uint32_t> place_;
+  bool has_new_place_ = false;  ///< and has still to hear how many have had it before
   std::uint32_t incarnation_ = 0;
 };
 

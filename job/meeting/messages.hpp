@@ -26,7 +26,9 @@
 //                                       to those who are back: from now on this is rank 0, after l others
 //               {"beat": true}          to all, twice in a second: it is not stopped
 //               {"asks": n}             to all, if it may have been: whether they still follow it
-//               {"place": r}            to a process that is added: its rank, which may be another one later
+//               {"place": r}            to a process that is added: its rank, if it does not know it; later,
+//                                       that it has that one from now on, in the place of the process
+//                                       before. "late" follows
 //               {"late": n}             to the n-th process that comes in the place of the first one of its
 //                                       rank; 1 to one that is added
 //               {"missing": ranks}      now and then, while a fence lacks some

@@ -386,7 +386,8 @@ class Heard {
                   add(std::to_string(rank) + " is gone");
                 },
             .on_leader_gone = {},
-            .describe = {}};
+            .describe = {},
+            .on_place = [this](std::uint32_t rank) { add("the place of " + std::to_string(rank)); }};
   }
   /// Of a process that can wait for another rank 0.
   [[nodiscard]] PeerNews::Listener patient_listener(const std::string& described) {
@@ -660,7 +661,7 @@ TEST_F(LateRendezvousTest, OneThatWasAddedTakesAnotherOnesPlace) {
   host_->news()->release(1);
   host_->news()->give_place(3, 1);
   host_->news()->tell_one(1, "it is yours");
-  EXPECT_THAT(at_added.wait_for(1), ::testing::ElementsAre("news it is yours"));
+  EXPECT_THAT(at_added.wait_for(2), ::testing::ElementsAre("the place of 1", "news it is yours"));
   EXPECT_EQ((*added)->incarnation(), 1U) << "one has been rank 1 before";
   (*added)->news()->say("I am the one");
   EXPECT_EQ(at_host_.wait_for(2).back(), "1 says I am the one");
@@ -674,6 +675,17 @@ TEST_F(LateRendezvousTest, OneThatWasAddedTakesAnotherOnesPlace) {
   ASSERT_TRUE(fence(**second).ok());
   host_->news()->give_place(4, 1);
   wait_for_ends(1);
+  // Nor is it otherwise for one that has come to a place that was kept for it.
+  Heard at_called;
+  EXPECT_EQ(host_->news()->keep_place(), 5U);
+  const auto called = join(5, 3);
+  ASSERT_TRUE(called.ok()) << called.status();
+  ASSERT_TRUE(fence(**called).ok());
+  (*called)->news()->listen(at_called.listener());
+  host_->news()->release(2);
+  host_->news()->give_place(5, 2);
+  EXPECT_THAT(at_called.wait_for(1), ::testing::ElementsAre("the place of 2"));
+  (*called)->news()->listen({});
   EXPECT_THAT(reason(), HasSubstr("another process has come as rank 1"));
   // Its end is that of rank 1.
   (*added)->news()->listen({});
@@ -720,9 +732,23 @@ class NextLeaderTest : public NetworkRendezvousTest {
     for (std::uint32_t rank = 1; rank < size_; ++rank) others.push_back(rank);
     process.news()->outlive(others);
   }
+  /// Rank 0, which gives the place of rank 1 to one that asks for it.
+  void live_as_giver() {
+    const Joined mine = join(0, size_);
+    if (!mine.ok()) ::_exit(1);
+    Heard heard;
+    begin(**mine, &heard);
+    const std::string asks = heard.wait_for(1).front();
+    (*mine)->news()->release(1);
+    (*mine)->news()->give_place(static_cast<std::uint32_t>(std::stoi(asks)), 1);
+    ::pause();
+  }
   /// Rank 0 and those of `mortal` are processes of their own; the others are here.
   void begin_all(const std::vector<std::uint32_t>& mortal) {
-    mortals_.push_back(std::make_unique<Mortal>([&] { live_as(0); }));
+    begin_all(mortal, [&] { live_as(0); });
+  }
+  void begin_all(const std::vector<std::uint32_t>& mortal, const std::function<void()>& leader) {
+    mortals_.push_back(std::make_unique<Mortal>(leader));
     for (const std::uint32_t rank : mortal)
       mortals_.push_back(std::make_unique<Mortal>([&, rank] { live_as(rank); }));
     std::vector<std::thread> beginning;
@@ -785,6 +811,30 @@ TEST_F(NextLeaderTest, TheOthersAreTheMemoryOfTheNextOne) {
   EXPECT_EQ((*late)->get(0, "leader").value(), "here");
   EXPECT_EQ(ends(), 1) << reason();
   (*host)->news()->listen({});
+}
+
+/// It does not wait for a word that only the one before could say.
+TEST_F(NextLeaderTest, WhoHasGotAPlaceHasIt) {
+  begin_all({}, [&] { live_as_giver(); });
+  Heard at_added;
+  const auto added = join_later(size_);
+  ASSERT_TRUE(added.ok()) << added.status();
+  ASSERT_TRUE(fence(**added).ok());
+  (*added)->news()->listen(at_added.patient_listener("of 1 after another"));
+  (*added)->news()->outlive_leader(patience_);
+  (*added)->news()->say("I have read");
+  EXPECT_EQ(at_added.wait_for(1), std::vector<std::string>{"the place of 1"});
+  std::this_thread::sleep_for(milliseconds(1200));  // the others have heard of it
+  kill_all();
+  EXPECT_EQ(at_added.wait_for(2).back(), "nobody leads");
+  const auto host = join(0, size_);
+  ASSERT_TRUE(host.ok()) << host.status();
+  ASSERT_TRUE(fence(**host).ok());
+  std::set<std::string> returned;
+  for (const PeerNews::Returned& one : (*host)->news()->returned())
+    returned.insert(std::to_string(one.rank) + " " + one.described);
+  EXPECT_THAT(returned, ::testing::ElementsAre("1 of 1 after another", "2 of 2", "3 of 3"));
+  (*added)->news()->listen({});
 }
 
 /// What a process waits for that is forked before there are threads, as the thread sanitizer wants it.

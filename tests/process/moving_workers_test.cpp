@@ -29,35 +29,35 @@ using ::testing::Not;
 /// There is a third host. In processes_ those that join come after the others.
 class MovingWorkersTest : public HostsJobTest {
  protected:
-  static constexpr std::size_t kServers = 3;
-
   void SetUp() override { connect({.hosts = 3}); }
   [[nodiscard]] std::unique_ptr<Program> start(std::size_t host, const std::vector<std::string>& more,
                                                const std::string& data = "data") const {
     const std::string pause = GetParam().application == "ctr" ? "30ms" : "10ms";
     const std::vector<std::string> all = {"--servers",
-                                          std::to_string(kServers),
+                                          std::to_string(servers_),
                                           "--elastic",
                                           "--consistency",
                                           consistency_,
                                           "--slow",
                                           fmt::format("worker=all,pause={},every=1", pause)};
     std::vector<std::string> words =
-        training_words("moved", {meeting_words(kServers + kWorkers), all, options_, more});
+        training_words("moved", {meeting_words(processes_of_servers() + kWorkers), all, options_, more});
     std::ranges::replace(words, folder_.path("data"), folder_.path(data));
     return std::make_unique<Program>(VERBENA_PROGRAM, words, folder_.path(), network_->on(host));
   }
   /// `host_of_workers`: by their numbers.
   void begin(const std::vector<std::size_t>& host_of_workers = {0, 0}) {
-    const std::string metrics = folder_.path("metrics of " + consistency_);
-    metrics_.emplace(metrics);
-    for (std::size_t rank = 0; rank < kServers + kWorkers; ++rank) {
-      const std::size_t host = rank < kServers ? rank / 2 : host_of_workers[rank - kServers];
-      std::vector<std::string> own = {"--process", std::to_string(rank)};
-      if (rank == 0) own.insert(own.end(), {"--metrics", metrics});
-      processes_.push_back(start(host, own));
+    metrics_.emplace(folder_.path("metrics of " + consistency_));
+    processes_.push_back(start_leader());
+    for (std::size_t rank = 1; rank < processes_of_servers() + kWorkers; ++rank) {
+      const std::size_t host =
+          rank < processes_of_servers() ? rank / 2 : host_of_workers[rank - processes_of_servers()];
+      processes_.push_back(start(host, {"--process", std::to_string(rank)}));
     }
     ASSERT_TRUE(trains()) << processes_[0]->wait().err;
+  }
+  [[nodiscard]] std::unique_ptr<Program> start_leader() const {
+    return start(0, {"--process", "0", "--metrics", folder_.path("metrics of " + consistency_)});
   }
   /// Another iteration has been trained, and the run is not over.
   [[nodiscard]] bool trains() {
@@ -66,7 +66,8 @@ class MovingWorkersTest : public HostsJobTest {
     return wait_until([&] { return metrics_->iterations() > before || !alive(leader); }) && alive(leader);
   }
   [[nodiscard]] bool leader_says(const std::string& what) { return processes_[0]->wait_for_output(what); }
-  [[nodiscard]] static std::size_t rank_of(std::size_t worker) { return kServers + worker; }
+  [[nodiscard]] std::size_t processes_of_servers() const { return servers_ * (has_copies_ ? 2 : 1); }
+  [[nodiscard]] std::size_t rank_of(std::size_t worker) const { return processes_of_servers() + worker; }
   /// It has stepped aside: its end is good, and it says nothing.
   void expect_good_end_of(std::size_t rank) {
     const Ended ended = processes_[rank]->wait();
@@ -86,13 +87,15 @@ class MovingWorkersTest : public HostsJobTest {
     if (GetParam().application != "ctr" || consistency_ != "bsp") return said;
     const Ended on_one =
         run(VERBENA_PROGRAM,
-            training_words("one", {{"--servers", std::to_string(kServers), "--consistency", "bsp"}}),
+            training_words("one", {{"--servers", std::to_string(servers_), "--consistency", "bsp"}}),
             folder_.path());
     EXPECT_EQ(on_one.status, 0) << on_one.err;
     EXPECT_EQ(model("one"), model("moved"));
     return said;
   }
 
+  std::size_t servers_ = 3;
+  bool has_copies_ = false;  ///< of servers, if options_ say so
   std::vector<std::string> options_;
   std::optional<MetricsPipe> metrics_;  ///< of the job
 };
@@ -209,6 +212,61 @@ TEST_P(OneMovingWorkersTest, WorkersMoveUnderOtherModels) {
     end();
   }
 }
+
+/// It is stopped, and goes on, or is killed, and another one takes the run over, at any moment of a move.
+class LeaderOfMovingWorkersTest : public OneMovingWorkersTest {
+ protected:
+  LeaderOfMovingWorkersTest() {
+    servers_ = 2;
+    has_copies_ = true;
+    options_ = {"--replicas", "1", "--silence-timeout", "20000"};
+  }
+  [[nodiscard]] std::unique_ptr<Program> let_one_join() const {
+    return start(2, {"--join", "--join-servers", "0", "--join-workers", "1"});
+  }
+  void stop_leader_for_a_while() {
+    processes_[0]->signal(SIGSTOP);
+    pause(1.5);
+    processes_[0]->signal(SIGCONT);
+  }
+  void replace_leader() {
+    processes_[0]->signal(SIGKILL);
+    processes_[0] = start_leader();
+    ASSERT_TRUE(leader_says("this process leads the run")) << processes_[0]->wait().err;
+  }
+  void pause(double most_seconds) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(chance_.up_to(most_seconds)));
+  }
+};
+
+TEST_P(LeaderOfMovingWorkersTest, WhoLeadsMayDieOrBeStopped) {
+  fmt::print("VERBENA_TEST_SEED={}\n", chance_.seed());
+  ASSERT_NO_FATAL_FAILURE(begin({1, 1}));
+  if (network_ == nullptr) return;
+  // Who has been stopped goes on with it.
+  const std::unique_ptr<Program> first = let_one_join();
+  pause(0.6);
+  stop_leader_for_a_while();
+  ASSERT_TRUE(leader_says("takes its place"));
+  // If nobody has the place when another one leads, rank 0 lets a process be started, or the next one that
+  // joins has it.
+  std::vector<std::unique_ptr<Program>> others;
+  for (int time = 0; time < 2; ++time) {
+    others.push_back(let_one_join());
+    pause(0.6);
+    ASSERT_NO_FATAL_FAILURE(replace_leader());
+  }
+  others.push_back(let_one_join());
+  // A worker's process of the beginning may hear from the other leader, too, that its place is another one's.
+  wait_for_all({rank_of(0), rank_of(1)}, /*only_leader_speaks=*/false);
+  for (Program* const each : {processes_[rank_of(0)].get(), processes_[rank_of(1)].get(), first.get()})
+    each->wait();
+  for (const std::unique_ptr<Program>& each : others) each->wait();
+  for (const std::string& file : model("moved")) EXPECT_NE(file, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ctr, LeaderOfMovingWorkersTest, ::testing::Values(stateless_trainings().back()),
+                         [](const auto& training) { return training.param.application; });
 
 INSTANTIATE_TEST_SUITE_P(Ctr, OneMovingWorkersTest, ::testing::Values(stateless_trainings().back()),
                          [](const auto& training) { return training.param.application; });

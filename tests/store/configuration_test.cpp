@@ -82,7 +82,7 @@ TEST(WordTest, SurvivesTheJourneyAndNothingElseDoes) {
 TEST(OrderTest, SurvivesTheJourneyAndNothingElseDoes) {
   for (const Order& order :
        {Order(BecomesCopy{3}), Order(IsNotNeeded{"\"even\"\n"}), Order(StartsAnother{4294967295}),
-        Order(StepsAside{}), Order(Stays{}), Order(BecomesWorkers{7}), Order(HasPlace{}),
+        Order(StepsAside{}), Order(Stays{}), Order(BecomesWorkers{7}),
         Order(HasLeader{.address = "10.0.0.1;7001", .machine = "\n"})}) {
     const auto back = decode_order(encode(order));
     ASSERT_TRUE(back.ok()) << back.status();

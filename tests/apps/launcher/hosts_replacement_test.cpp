@@ -47,7 +47,7 @@ class LeaderOfWorkers final : public Leader::Replacement::Host {
   explicit LeaderOfWorkers(HostsReplacement& replacement) : replacement_(replacement) {}
   void lose(std::uint32_t rank, const std::string& why) override {
     lost.push_back(std::to_string(rank) + ": " + why);
-    next = replacement_.await(rank, why);
+    next = replacement_.await(rank, why, another_is_expected);
   }
   void replace(std::uint32_t rank, Leader::Member member, const Leader::Replacement::Workers& workers,
                const std::string& what) override {
@@ -57,6 +57,7 @@ class LeaderOfWorkers final : public Leader::Replacement::Host {
     its_workers = workers;
   }
 
+  bool another_is_expected = false;
   std::vector<std::string> lost;
   std::vector<std::string> replaced;
   absl::StatusOr<std::string> next = absl::UnknownError("nobody was lost");  ///< after the last loss
@@ -122,7 +123,7 @@ TEST_F(HostsReplacementTest, WhenAllHaveMetAPlaceIsKeptForAnother) {
   replacement_->tell(leader_);
   EXPECT_THAT(leader_.lost.back(), HasSubstr("3: is gone"));
   ASSERT_TRUE(leader_.next.ok()) << leader_.next.status();
-  EXPECT_THAT(*leader_.next, HasSubstr("waits 2 s for another process in its place"));
+  EXPECT_EQ(*leader_.next, "the run waits 2 s for another process in its place");
   EXPECT_THAT(news_.dismissed, ElementsAre(HasSubstr("3: is gone")));
   let_another_come(3);
   EXPECT_THAT(leader_.replaced,
@@ -138,7 +139,7 @@ TEST_F(HostsReplacementTest, WhenAllHaveMetAPlaceIsKeptForAnother) {
 TEST_F(HostsReplacementTest, APlaceIsKeptForTheOneThatAnotherStepsAsideFor) {
   replacement_->begin();
   for (int often = 0; often < 5; ++often) {  // which is no death
-    replacement_->keep_place(3);
+    EXPECT_EQ(replacement_->keep_place(3), "the run waits 20 s for another process in its place");
     let_another_come(3);
   }
   EXPECT_EQ(leader_.replaced.size(), 5U);
@@ -158,7 +159,7 @@ TEST_F(HostsReplacementTest, NobodyComesInThePlaceOfOneThatIsThere) {
   replacement_->tell(leader_);
   EXPECT_THAT(leader_.replaced, IsEmpty());
   EXPECT_THAT(leader_.lost, IsEmpty());
-  EXPECT_TRUE(absl::IsFailedPrecondition(replacement_->await(1, "").status())) << "a server";
+  EXPECT_TRUE(absl::IsFailedPrecondition(replacement_->await(1, "", false).status())) << "a server";
 }
 
 TEST_F(HostsReplacementTest, APlaceIsNotKeptForEver) {
@@ -171,6 +172,12 @@ TEST_F(HostsReplacementTest, APlaceIsNotKeptForEver) {
   ASSERT_TRUE(overdue);
   EXPECT_EQ(overdue->first, 2U);
   EXPECT_EQ(overdue->second, "no other process has taken its place within 2 s (--worker-patience)");
+  replacement_->keep_longer(2);
+  EXPECT_FALSE(replacement_->overdue()) << "another attempt";
+  let_another_come(2);
+  replacement_->keep_longer(2);
+  let_another_come(2);
+  EXPECT_EQ(leader_.replaced.size(), 1U) << "what is taken is not kept any more";
 }
 
 /// While rank 0 is stopped nobody can come, and what servers say of a worker then is of the one before.
@@ -195,7 +202,18 @@ TEST_F(HostsReplacementTest, IfItIsToBeNobodyIsWaitedFor) {
   options.patience = seconds(0);
   const auto replacement = *HostsReplacement::make(options, news_);
   replacement->begin();
-  EXPECT_THAT(std::string(replacement->await(2, "").status().message()), HasSubstr("--worker-patience 0"));
+  EXPECT_THAT(std::string(replacement->await(2, "", false).status().message()),
+              HasSubstr("--worker-patience 0"));
+  const auto expected = replacement->await(2, "", true);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  EXPECT_EQ(*expected, "the run waits 20 s for another process in its place") << "one is being started";
+}
+
+TEST_F(HostsReplacementTest, OneThatIsExpectedIsWaitedForForLonger) {
+  replacement_->begin();
+  leader_.another_is_expected = true;
+  lose(2);
+  EXPECT_EQ(*leader_.next, "the run waits 20 s for another process in its place");
 }
 
 TEST_F(HostsReplacementTest, OneThatIsLostAgainAndAgainIsNotWaitedFor) {
@@ -206,11 +224,11 @@ TEST_F(HostsReplacementTest, OneThatIsLostAgainAndAgainIsNotWaitedFor) {
   };
   for (int i = 0; i < 3; ++i) lose_and_come();
   EXPECT_TRUE(leader_.next.ok()) << leader_.next.status();
-  replacement_->note_iteration(4, 7);
-  replacement_->note_iteration(3, 9);
+  EXPECT_TRUE(replacement_->note_iteration(4, 7));
+  EXPECT_TRUE(replacement_->note_iteration(3, 9));
   for (int i = 0; i < 3; ++i) lose_and_come();
   EXPECT_TRUE(leader_.next.ok()) << leader_.next.status();
-  replacement_->note_iteration(4, 7);  // that is nothing new
+  EXPECT_FALSE(replacement_->note_iteration(4, 7)) << "that is nothing new";
   lose_and_come();
   EXPECT_THAT(std::string(leader_.next.status().message()),
               HasSubstr("3 processes in its place have died before they had finished iteration 8"));

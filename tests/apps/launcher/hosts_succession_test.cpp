@@ -16,6 +16,7 @@
 namespace verbena::apps {
 namespace {
 
+using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -70,8 +71,10 @@ class FakeLeader final : public Leader::Survival::Host {
   void step_aside(std::uint32_t rank, const std::string& what) override {
     replaced.push_back(std::to_string(rank) + ": " + what);
   }
+  void keep_place(std::uint32_t rank) override { kept.push_back(rank); }
   void show(const std::string& line) override { lines.push_back(line); }
 
+  std::vector<std::uint32_t> kept;
   std::vector<std::string> lost;
   std::vector<std::string> welcomed;
   std::vector<std::uint32_t> joined;
@@ -204,6 +207,44 @@ TEST_F(HostsSuccessionTest, WhatAProcessSaysToAnotherLeaderIsWhatItKnows) {
   EXPECT_THAT(heard, ElementsAre("nobody leads", "there leads"));
 }
 
+/// The next rank 0 does not know of it. A server steps aside by a configuration that all know.
+TEST_F(HostsSuccessionTest, AWorkerThatIsToStepAsideForgetsItWithItsLeader) {
+  const auto is_told = [&](const cluster::Order& order) { news_.listener.on_news(cluster::encode(order)); };
+  is_told(cluster::StepsAside{});
+  EXPECT_TRUE(told_.steps_aside());
+  is_told(cluster::Stays{});
+  EXPECT_FALSE(told_.steps_aside());
+  is_told(cluster::StepsAside{});
+  news_.listener.on_leader_gone();
+  EXPECT_FALSE(told_.steps_aside());
+  told_.listens_at("place 1");
+  is_told(cluster::StepsAside{});
+  news_.listener.on_leader_gone();
+  EXPECT_TRUE(told_.steps_aside());
+}
+
+/// It is one word, which it has heard or not: whoever leads the run then.
+TEST_F(HostsSuccessionTest, OneThatHasGotAPlaceKeepsIt) {
+  constexpr milliseconds kAtOnce(0);
+  news_.listener.on_news(cluster::encode(cluster::BecomesWorkers{4}));
+  const auto task = told_.wait_for_task([] { return false; });
+  ASSERT_TRUE(task.ok()) << task.status();
+  EXPECT_EQ(std::get<cluster::BecomesWorkers>(*task).rank, 4U);
+  EXPECT_FALSE(*told_.wait_for_place(kAtOnce));
+  news_.listener.on_place(4);
+  EXPECT_TRUE(*told_.wait_for_place(kAtOnce));
+  news_.listener.on_leader_gone();
+  news_.listener.on_news(cluster::encode(cluster::IsNotNeeded{"no worker is to move any more"}));
+  EXPECT_TRUE(*told_.wait_for_place(kAtOnce));
+}
+
+TEST_F(HostsSuccessionTest, OneThatIsNotNeededAnyMoreWaitsForNoPlace) {
+  news_.listener.on_news(cluster::encode(cluster::BecomesWorkers{4}));
+  news_.listener.on_news(cluster::encode(cluster::IsNotNeeded{"no worker is to move any more"}));
+  EXPECT_THAT(std::string(told_.wait_for_place(milliseconds(0)).status().message()),
+              HasSubstr("no worker is to move any more"));
+}
+
 /// The one that led was rank 0, and rank 2 is gone, too. Rank 7 was added, and was joining.
 class TakeOverTest : public ::testing::Test {
  protected:
@@ -267,6 +308,40 @@ TEST_F(TakeOverTest, WhoIsLeftGoesOn) {
   news_.say(cluster::encode(cluster::Arrival{.pid = 4712, .host = "node3", .machine = "c"}));
   succession.tell(leader);
   EXPECT_THAT(leader.welcomed.back(), HasSubstr("2: copy 3 of server 1 (rank 2"));
+}
+
+/// Rank 7 was to have the place of rank 4, and read what it needs. Rank 4 may have been told to step aside.
+TEST_F(TakeOverTest, WorkersThatMoved) {
+  const auto taken = HostsSuccession::take_over(chains_, hosts_, news_,
+                                                {{.rank = 1, .address = "place 1", .host = hosts_[1]},
+                                                 {.rank = 3, .address = "place 3", .host = hosts_[3]},
+                                                 {.rank = 4, .address = "", .host = hosts_[4]},
+                                                 {.rank = 5, .address = "", .host = hosts_[5]},
+                                                 {.rank = 7, .address = "", .host = hosts_[0]}},
+                                                newest_, /*why_workers_stay=*/"");
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  HostsSuccession& succession = **taken;
+  ToldConfiguration told(chains_, news_, succession.listener());
+  FakeLeader leader(succession);
+  succession.go_on();
+  succession.tell(leader);
+  EXPECT_THAT(news_.dismissed, ElementsAre(HasSubstr("2: "), HasSubstr("7: "))) << "nobody needs it";
+  EXPECT_THAT(news_.ordered, IsEmpty());
+  // Rank 4 has stepped aside when rank 0 died, and says so to this one.
+  EXPECT_EQ(succession.note_free(4, /*has_stepped_aside=*/true), HostsSuccession::Successor::kIsStarted);
+  succession.tell(leader);
+  EXPECT_THAT(news_.ordered, ElementsAre("1: " + cluster::encode(cluster::StartsAnother{100})));
+  EXPECT_THAT(leader.kept, ElementsAre(4));
+  news_.speaker = 100;
+  news_.say(cluster::encode(cluster::Arrival{.pid = 4711, .host = "node2", .machine = "b"}));
+  succession.tell(leader);
+  EXPECT_THAT(news_.ordered,
+              ElementsAre(HasSubstr("1: "), "100: " + cluster::encode(cluster::BecomesWorkers{4}),
+                          "100 has the place of 4"));
+  // Rank 5 has not, and has died since.
+  EXPECT_EQ(succession.note_free(5, /*has_stepped_aside=*/false), HostsSuccession::Successor::kNobody);
+  succession.tell(leader);
+  EXPECT_EQ(news_.ordered.size(), 3U);
 }
 
 TEST_F(TakeOverTest, NotWithoutAServer) {

@@ -8,12 +8,14 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "apps/resuming/hand_over.hpp"
 #include "apps/resuming/stop_gate.hpp"
 
 namespace verbena::apps {
@@ -86,7 +88,8 @@ TEST(JointStopTest, NobodyIsWaitedForForEver) {
   EXPECT_EQ(stop.ended_by(), 0);
 }
 
-/// Processes of workers and rank 0, whose words take any time, in the order of chance.
+/// Processes of workers and rank 0, whose words take any time, in the order of chance. Some step aside for
+/// others.
 class SimulatedStop {
  public:
   explicit SimulatedStop(std::uint64_t seed) : random_(seed) {
@@ -100,9 +103,8 @@ class SimulatedStop {
     for (const std::uint32_t rank : ranks) {
       Process& process = processes_.emplace_back();
       const bool is_late = pick(4) == 0;
-      process.gate = std::make_unique<StopGate>(threads_, is_late, [&process](const StopGate::Begun& begun) {
-        process.to_leader.push_back({.begun = begun.iteration, .has_finished = begun.has_finished});
-      });
+      begin(process, is_late);
+      if (pick(3) == 0) process.steps_aside_at = static_cast<int>(pick(200));
       for (std::uint32_t thread = 0; thread < threads_; ++thread) {
         Worker worker{.process = rank, .thread = thread};
         // The one before it had finished so many, and begun the next one.
@@ -120,6 +122,7 @@ class SimulatedStop {
     constexpr int kMostSteps = 20'000;
     for (int step = 0; step < kMostSteps; ++step) {
       if (step == wanted_at_) want();
+      for (Process& process : processes_) process.is_to_step_aside |= step == process.steps_aside_at;
       std::vector<std::function<void()>> possible;
       for (Worker& worker : workers_) {
         if (can_step(worker)) possible.emplace_back([this, &worker] { take_step(worker); });
@@ -137,42 +140,69 @@ class SimulatedStop {
   }
 
  private:
+  struct HasSteppedAside {};
   struct Process {
     std::unique_ptr<StopGate> gate;
+    std::unique_ptr<HandOver> hand_over;
+    int steps_aside_at = -1;  ///< in steps; −1: it does not
+    bool is_to_step_aside = false;
     std::deque<std::function<void(StopGate&)>> to_it;
-    std::deque<job::HeldMessage> to_leader;
+    std::deque<std::variant<job::HeldMessage, HasSteppedAside>> to_leader;
   };
-  enum class State : std::uint8_t { kReads, kTrains, kAtEnd, kHasFinished, kHasEnded };
+  enum class State : std::uint8_t { kReads, kTrains, kAtEnd, kHasFinished, kHasEnded, kHasSteppedAside };
   struct Worker {
     std::uint32_t process = 0;
     std::uint32_t thread = 0;
     std::int64_t caught_up_at = 0;  ///< the process before it had finished that
     State state = State::kReads;
-    std::int64_t iteration = 1;  ///< that it has begun
-    std::int64_t done = 0;       ///< it, or the process before it, as others see it
+    HandOver::Turn turn = HandOver::Turn::kStays;  ///< at its end
+    std::int64_t iteration = 1;                    ///< that it has begun
+    std::int64_t done = 0;                         ///< it, or the process before it, as others see it
   };
 
   std::uint64_t pick(std::uint64_t count) { return random_() % count; }
   [[nodiscard]] bool can_step(const Worker& worker) const {
-    if (ends_at_once_ || worker.state == State::kHasFinished || worker.state == State::kHasEnded)
-      return false;
+    if (ends_at_once_ || worker.state >= State::kHasFinished) return false;
     if (worker.state != State::kTrains || worker.iteration <= worker.caught_up_at) return true;
     // As its consistency model has it.
     return std::all_of(workers_.begin(), workers_.end(), [&](const Worker& other) {
       return other.state == State::kHasFinished || other.done >= worker.iteration - 1 - staleness_;
     });
   }
+  void begin(Process& process, bool is_late) const {
+    process.gate = std::make_unique<StopGate>(threads_, is_late, [&process](const StopGate::Begun& begun) {
+      process.to_leader.emplace_back(
+          job::HeldMessage{.begun = begun.iteration, .has_finished = begun.has_finished});
+    });
+    process.hand_over = std::make_unique<HandOver>(
+        threads_, [&process] { return process.is_to_step_aside; },
+        [&process](std::int64_t after) { return process.gate->let_another_go_on(after); });
+  }
   void take_step(Worker& worker) {
-    StopGate& gate = *processes_[worker.process].gate;
+    Process& process = processes_[worker.process];
+    StopGate& gate = *process.gate;
     if (worker.state == State::kReads) {
       gate.begin(worker.thread, 1, worker.caught_up_at > 0);
       worker.state = State::kTrains;
       return;
     }
-    worker.state = State::kAtEnd;
-    worker.done = std::max(worker.done, worker.iteration);
     const bool is_last = worker.iteration == iterations_;
-    if (worker.iteration >= worker.caught_up_at) {
+    const bool is_catching_up = worker.iteration < worker.caught_up_at;
+    if (worker.state == State::kTrains) {
+      worker.state = State::kAtEnd;
+      worker.done = std::max(worker.done, worker.iteration);
+      if (!is_catching_up) worker.turn = process.hand_over->ask(worker.thread, worker.iteration, is_last);
+      return;
+    }
+    if (worker.turn == HandOver::Turn::kStepsAside) {
+      worker.state = State::kHasSteppedAside;
+      if (std::ranges::all_of(workers_, [&](const Worker& one) {
+            return one.process != worker.process || one.state == State::kHasSteppedAside;
+          }))
+        process.to_leader.emplace_back(HasSteppedAside{});
+      return;
+    }
+    if (!is_catching_up && worker.turn == HandOver::Turn::kStays) {
       const auto turn = gate.ask(worker.thread, worker.iteration, is_last);
       if (!turn.ok()) wrong_ = std::string(turn.status().message());
       if (!turn.ok() || *turn == StopGate::Turn::kWaits) return;
@@ -196,9 +226,27 @@ class SimulatedStop {
     process.to_it.pop_front();
     word(*process.gate);
   }
+  /// Another process comes, and hears what the leader says to each that comes.
+  void replace(std::uint32_t rank) {
+    Process& process = processes_[rank];
+    process.is_to_step_aside = false;
+    process.to_it.clear();
+    process.to_leader.clear();
+    begin(process, /*is_late=*/true);
+    if (stop_->is_under_way()) process.to_it.emplace_back([](StopGate& gate) { gate.hold(SIGTERM); });
+    if (const auto end = stop_->end())
+      process.to_it.emplace_back([end](StopGate& gate) { gate.end_after(*end); });
+    for (Worker& worker : workers_) {
+      if (worker.process == rank)
+        worker = {.process = rank, .thread = worker.thread, .caught_up_at = worker.done, .done = worker.done};
+    }
+  }
   void hear_answer(std::uint32_t rank) {
-    stop_->take(rank, processes_[rank].to_leader.front());
+    const auto word = processes_[rank].to_leader.front();
     processes_[rank].to_leader.pop_front();
+    const auto* const answer = std::get_if<job::HeldMessage>(&word);
+    if (answer == nullptr) return replace(rank);
+    stop_->take(rank, *answer);
     const auto decision = stop_->decide({});
     if (!decision) return;
     if (const auto* const ends = std::get_if<JointStop::EndsAfter>(&*decision)) {

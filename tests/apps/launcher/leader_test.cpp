@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "tests/temporary_folder.hpp"
 #include "tests/transport/fault_proxy.hpp"
 
 namespace verbena::apps {
@@ -38,7 +39,7 @@ class LeaderTest : public ::testing::TestWithParam<bool> {
  protected:
   LeaderTest()
       : record_(1, [](const auto& sums) { return sums; }),
-        display_(settings_, Display::Mode::kNone, stdout, stderr),
+        display_(settings_, Display::Mode::kNone, shown_.get(), stderr),
         monitor_(record_, display_, nullptr) {
     std::signal(SIGPIPE, SIG_IGN);
     auto leader =
@@ -79,6 +80,10 @@ class LeaderTest : public ::testing::TestWithParam<bool> {
     thread_.join();
     return monitor_.failure();
   }
+  /// The lines that people have been shown.
+  [[nodiscard]] std::vector<std::string> warnings() const {
+    return absl::StrSplit(verbena::testing::contents(folder_.path("shown")), '\n', absl::SkipEmpty());
+  }
   /// A plain connection without LeaderLink's handshake.
   [[nodiscard]] int connect_plainly() const {
     sockaddr_in place{};
@@ -101,6 +106,9 @@ class LeaderTest : public ::testing::TestWithParam<bool> {
 
   const bool encrypts_ = GetParam();
   const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
+  const verbena::testing::TemporaryFolder folder_;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> shown_{std::fopen(folder_.path("shown").c_str(), "w"),
+                                                               std::fclose};
   RunSettings settings_;
   RunRecord record_;
   Display display_;
@@ -416,6 +424,7 @@ class SurvivalTest : public LeaderTest {
       for (const std::uint32_t rank : std::exchange(replaced, {}))
         host.step_aside(rank, "steps aside for another one");
       if (leads_then) leads_now = *std::exchange(leads_then, std::nullopt);
+      for (const std::uint32_t rank : std::exchange(kept, {})) host.keep_place(rank);
     }
     absl::StatusOr<std::string> let_leave(std::uint32_t rank) override {
       if (another_is_made) return absl::UnavailableError("another copy is being made");
@@ -434,7 +443,11 @@ class SurvivalTest : public LeaderTest {
     [[nodiscard]] std::optional<Chains> chains() override { return held_chains; }
     [[nodiscard]] std::vector<std::string> moves() override { return {}; }
     [[nodiscard]] Leads leads() override { return leads_now; }
-    void note_free(std::uint32_t rank) override { free.push_back(rank); }
+    Successor note_free(std::uint32_t rank, bool has_stepped_aside) override {
+      (has_stepped_aside ? stepped_aside : free).push_back(rank);
+      return successor;
+    }
+    void note_work(std::uint32_t rank) override { working.push_back(rank); }
     void end_moves_of_workers(bool is_over) override { moves_are_over = is_over; }
 
     Leads leads_now = Leads::kYes;
@@ -451,6 +464,10 @@ class SurvivalTest : public LeaderTest {
     bool is_joining = false;             ///< who is lost next
     std::vector<std::uint32_t> without;  ///< that it was to go on without
     std::vector<std::uint32_t> free;     ///< ranks
+    std::vector<std::uint32_t> stepped_aside;
+    std::vector<std::uint32_t> working;
+    std::vector<std::uint32_t> kept;
+    Successor successor = Successor::kNobody;
     std::optional<bool> moves_are_over;
   };
 
@@ -739,14 +756,21 @@ class ReplacementTest : public SurvivalTest {
       for (const std::uint32_t rank : std::exchange(newcomers, {}))
         host.replace(rank, {.name = "worker 0 (rank 2, another)", .pid = 7}, {}, "another one comes");
     }
-    absl::StatusOr<std::string> await(std::uint32_t rank, const std::string& why) override {
+    absl::StatusOr<std::string> await(std::uint32_t rank, const std::string& why, bool is_expected) override {
       EXPECT_EQ(rank, 2U);
       lost.push_back(why);
+      another_is_expected = is_expected;
       if (!keeps_places) return absl::FailedPreconditionError("nobody waits");
       return "the run waits";
     }
-    void keep_place(std::uint32_t rank) override { kept.push_back(rank); }
-    void note_iteration(std::uint32_t /*rank*/, std::int64_t iteration) override { newest = iteration; }
+    std::string keep_place(std::uint32_t rank) override {
+      kept.push_back(rank);
+      return "the run waits";
+    }
+    void keep_longer(std::uint32_t rank) override { kept_longer.push_back(rank); }
+    bool note_iteration(std::uint32_t /*rank*/, std::int64_t iteration) override {
+      return std::exchange(newest, std::max(newest, iteration)) < iteration;
+    }
     [[nodiscard]] std::optional<std::uint32_t> rank_of_silent(std::uint32_t worker) const override {
       if (worker != 0) return std::nullopt;
       return 2;
@@ -760,6 +784,8 @@ class ReplacementTest : public SurvivalTest {
     std::vector<std::uint32_t> newcomers;
     std::vector<std::string> lost;
     std::vector<std::uint32_t> kept;
+    std::vector<std::uint32_t> kept_longer;
+    bool another_is_expected = false;
     bool keeps_places = true;
     bool is_overdue = false;
     std::int64_t newest = 0;
@@ -796,13 +822,16 @@ TEST_P(ReplacementTest, AWorkerThatIsGoneIsWaitedForAndReplaced) {
   lose_worker();
   EXPECT_THAT(places_.lost.front(), HasSubstr("worker 0 (rank 2) ended without a word"));
   EXPECT_THAT(survival_.free, ::testing::ElementsAre(2));
+  EXPECT_FALSE(places_.another_is_expected);
   for (const std::size_t server : {0U, 1U}) links_[server]->send(job::EndedMessage{0});
   for (int i = 0; i < 10; ++i) step();
   EXPECT_TRUE(goes_on_) << "it waits";
   let_another_come();
   EXPECT_EQ(record_.replacements(), 1U);
-  links_[2]->send(iteration(4));
-  step_until([&] { return places_.newest == 4; });
+  EXPECT_THAT(survival_.working, ::testing::IsEmpty());
+  for (const std::int64_t number : {4, 5}) links_[2]->send(iteration(number));
+  step_until([&] { return places_.newest == 5; });
+  EXPECT_THAT(survival_.working, ::testing::ElementsAre(2)) << "once";
   links_[2]->send(job::EndedMessage{0});
   step_until([&] { return !goes_on_; });
   EXPECT_TRUE(monitor_.failure().ok()) << monitor_.failure();
@@ -811,12 +840,15 @@ TEST_P(ReplacementTest, AWorkerThatIsGoneIsWaitedForAndReplaced) {
 
 /// What it has said before is heard, and its end is no death.
 TEST_P(ReplacementTest, OneThatStepsAsideIsReplaced) {
+  survival_.successor = Leader::Survival::Successor::kIsThere;
   links_[2]->send(iteration(1));
   links_[2]->send(job::SteppedAsideMessage{});
-  step_until([&] { return !survival_.free.empty(); });
+  step_until([&] { return !survival_.stepped_aside.empty(); });
   EXPECT_EQ(places_.newest, 1);
-  EXPECT_THAT(survival_.free, ::testing::ElementsAre(2));
+  EXPECT_THAT(survival_.free, ::testing::IsEmpty());
+  EXPECT_THAT(survival_.stepped_aside, ::testing::ElementsAre(2));
   EXPECT_THAT(places_.kept, ::testing::ElementsAre(2));
+  EXPECT_THAT(warnings(), ::testing::IsEmpty());
   EXPECT_TRUE(links_[2]->wait_for_end([] { return false; })) << "it may go";
   EXPECT_FALSE(links_[2]->lost());
   links_[2].reset();
@@ -827,6 +859,35 @@ TEST_P(ReplacementTest, OneThatStepsAsideIsReplaced) {
   EXPECT_THAT(places_.lost, ::testing::IsEmpty());
   expect_a_good_end();
   EXPECT_EQ(survival_.moves_are_over, std::optional(true));
+}
+
+/// The one that was to come was known to another rank 0, or is gone.
+TEST_P(ReplacementTest, OneThatStepsAsideForNobodyIsSaidToHave) {
+  const bool is_started = GetParam();
+  if (is_started) survival_.successor = Leader::Survival::Successor::kIsStarted;
+  links_[2]->send(job::SteppedAsideMessage{});
+  step_until([&] { return !survival_.stepped_aside.empty(); });
+  EXPECT_THAT(warnings(), ::testing::ElementsAre(
+                              "worker 0 (rank 2) has stepped aside, and the process that was to take "
+                              "its place is gone: the run waits" +
+                              std::string(is_started ? ", which is being started"
+                                                     : ": start it again, with the same command line")));
+  EXPECT_TRUE(links_[2]->wait_for_end([] { return false; })) << "it may go";
+  survival_.kept = {2};
+  step_until([&] { return !places_.kept_longer.empty(); });
+  let_another_come();
+  expect_a_good_end();
+}
+
+TEST_P(ReplacementTest, WhoComesInThePlaceOfOneThatIsGoneIsSaid) {
+  survival_.successor = Leader::Survival::Successor::kIsThere;
+  lose_worker();
+  EXPECT_TRUE(places_.another_is_expected);
+  EXPECT_THAT(warnings().back(), HasSubstr("the run waits, which has come already"));
+  let_another_come();
+  survival_.successor = Leader::Survival::Successor::kIsStarted;
+  lose_worker();
+  EXPECT_THAT(warnings().back(), HasSubstr("the run waits, which is being started"));
 }
 
 TEST_P(ReplacementTest, NobodyIsWaitedForForEver) {
@@ -867,15 +928,19 @@ TEST_P(ReplacementTest, OneThatIsSilentIsReplacedAndNotHeardAnyMore) {
 
 /// Its data may not be there, say. Another one may be better off.
 TEST_P(ReplacementTest, OneThatFailsBeforeItHasDoneAnythingIsAsOneThatIsGone) {
+  links_[2]->send(iteration(1));
+  step_until([&] { return places_.newest == 1; });
   lose_worker();
   let_another_come();
+  links_[2]->send(iteration(1));  // which the one before it has done
   links_[2]->send(job::FailedMessage{absl::NotFoundError("no such file")});
   links_[2]->send(job::EndedMessage{1});
   step_until([&] { return places_.lost.size() == 2; });
   EXPECT_THAT(places_.lost.back(), HasSubstr("worker 0 (rank 2, another) ended with status 1"));
   EXPECT_FALSE(monitor_.failed());
+  EXPECT_THAT(survival_.working, ::testing::IsEmpty());
   let_another_come();
-  links_[2]->send(iteration(1));
+  links_[2]->send(iteration(2));
   links_[2]->send(job::FailedMessage{absl::ResourceExhaustedError("too much")});
   step_until([&] { return monitor_.failed(); });
   EXPECT_EQ(monitor_.failure().message(), "worker 0 (rank 2, another): too much");
@@ -985,6 +1050,24 @@ TEST_P(SavedStopTest, ASecondSignalEndsItAtOnce) {
   step_until([&] { return leader_->signal() == SIGINT; });
   step();
   for (const std::size_t rank : {1U, 2U}) EXPECT_TRUE(is_told_to_end(rank)) << rank;
+}
+
+/// The one before it has stepped aside, and has answered for it.
+TEST_P(SavedStopTest, OneThatComesWhenItIsDecidedHearsSo) {
+  ask(0, SIGTERM);
+  links_[2]->send(job::HeldMessage{.begun = 7});
+  step_until([&] { return ends_after_ == 7; });
+  links_[2]->send(job::SteppedAsideMessage{});
+  step_until([&] { return !survival_.stepped_aside.empty(); });
+  held_by_ = 0;
+  ends_after_ = 0;
+  let_another_come();
+  listen_for_stop();
+  step_until([&] { return ends_after_ == 7; });
+  EXPECT_EQ(held_by_, SIGTERM);
+  links_[2]->send(job::HeldMessage{.begun = 8});
+  end_all();
+  EXPECT_EQ(leader_->signal(), SIGTERM);
 }
 
 TEST_P(SavedStopTest, OneThatComesLateIsHeldToo) {

@@ -13,6 +13,7 @@
 namespace verbena::apps {
 namespace {
 
+using Successor = MovingWorkers::Successor;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -26,7 +27,9 @@ class SpokenNews final : public job::PeerNews {
   std::vector<Returned> returned() override { return {}; }
   void tell(const std::string& /*news*/) override {}
   void say(const std::string& /*word*/) override {}
-  void dismiss(std::uint32_t /*rank*/, const std::string& /*why*/) override {}
+  void dismiss(std::uint32_t rank, const std::string& /*why*/) override {
+    said.push_back(std::to_string(rank) + " is dismissed");
+  }
   void release(std::uint32_t rank) override { said.push_back(std::to_string(rank) + " is released"); }
   void tell_one(std::uint32_t rank, const std::string& news) override {
     said.push_back(std::to_string(rank) + ": " + news);
@@ -59,12 +62,29 @@ class MovingWorkersTest : public ::testing::Test {
   void go_on(std::optional<std::uint32_t> starter = 9) {
     workers_.go_on([&](const std::string&) { return starter; }, {host("a"), host("b"), host("c")});
   }
+  /// The place of that rank is free, and given to whoever waits for it.
+  Successor free(std::uint32_t rank, bool has_stepped_aside) {
+    const Successor successor =
+        workers_.note_free(rank, has_stepped_aside, {host("a"), host("b"), host("c")});
+    go_on();
+    return successor;
+  }
   /// Rank 5 moves from b to c, and the process that is to have its place has come as rank 100.
   void begin_move() {
     ASSERT_TRUE(absl::IsUnavailable(workers_.let_leave(5, {host("b"), host("c")})));
     go_on();
     ASSERT_TRUE(workers_.welcome(100, arrival(4711, "c")));
     news_.said.clear();
+  }
+
+  /// And it has read, the other one has stepped aside, and it has the place.
+  void move() {
+    begin_move();
+    workers_.note_read(100);
+    EXPECT_EQ(free(5, /*has_stepped_aside=*/true), Successor::kIsThere);
+    workers_.note_arrival(5, arrival(4711, "c"));
+    news_.said.clear();
+    static_cast<void>(workers_.take_lines());
   }
 
   SpokenNews news_;
@@ -84,10 +104,13 @@ TEST_F(MovingWorkersTest, AHostThatJoinsTakesItsShareOneAfterTheOther) {
   // It has read, and only then the other one steps aside.
   workers_.note_read(7);
   EXPECT_THAT(workers_.moves()[0], HasSubstr("waits for the end of an iteration"));
-  workers_.note_free(1);
-  EXPECT_THAT(news_.said, ElementsAre(to(7, cluster::BecomesWorkers{1}), to(1, cluster::StepsAside{}),
-                                      "7 has the place of 1", to(1, cluster::HasPlace{})));
+  EXPECT_EQ(workers_.note_free(1, true, {host("c")}), Successor::kIsThere);
+  EXPECT_THAT(news_.said, ElementsAre(to(7, cluster::BecomesWorkers{1}), to(1, cluster::StepsAside{})));
+  go_on();
+  EXPECT_EQ(news_.said.back(), "7 has the place of 1") << "who leads has dismissed the one before by now";
   workers_.note_arrival(1, arrival(4711, "c"));
+  EXPECT_FALSE(workers_.is_to_go_on()) << "it has still to show that it can be these workers";
+  workers_.note_work(1);
   EXPECT_TRUE(workers_.is_to_go_on());
   go_on(1);
   EXPECT_THAT(news_.said.back(), to(1, cluster::StartsAnother{100}));
@@ -144,49 +167,154 @@ TEST_F(MovingWorkersTest, WhatHostsThatJoinHaveFailedAtKeepsNobodyFromLeaving) {
   EXPECT_TRUE(absl::IsUnavailable(workers_.let_leave(5, {host("c")})));
 }
 
-/// Then yet another one is started, also on its own host.
+/// Then yet another one is started.
 TEST_F(MovingWorkersTest, IfItHasSteppedAsideMeanwhileAnotherOneComes) {
   begin_move();
   workers_.note_read(100);
   workers_.lose(100);
-  workers_.note_free(5);
+  EXPECT_EQ(free(5, /*has_stepped_aside=*/true), Successor::kIsStarted);
+  EXPECT_EQ(news_.said.back(), to(9, cluster::StartsAnother{101}));
+  EXPECT_THAT(workers_.moves(), ElementsAre("the move of worker 4 from node b to node a starts a process"))
+      << "an attempt on c has failed";
+  EXPECT_THAT(workers_.take_kept(), ElementsAre(5)) << "it takes its time";
+  ASSERT_TRUE(workers_.welcome(101, arrival(1, "a")));
   go_on();
-  EXPECT_THAT(news_.said.back(), to(9, cluster::StartsAnother{101}));
-  ASSERT_TRUE(workers_.welcome(101, arrival(1, "c")));
-  EXPECT_THAT(news_.said.back(), to(5, cluster::HasPlace{})) << "at once, for nobody is there";
-  // And that one is gone when it has the place, and has not come yet.
-  workers_.lose(5);
-  go_on();
-  EXPECT_THAT(news_.said.back(), to(9, cluster::StartsAnother{102}));
+  EXPECT_EQ(news_.said.back(), "101 has the place of 5") << "at once, for nobody is there";
+}
+
+/// It has died, or is stopped. What is heard of its rank may be the end of the one before it.
+TEST_F(MovingWorkersTest, OneThatHasThePlaceAndDoesNotSaySoHasFailed) {
+  for (const bool is_late : {false, true}) {
+    const auto patience = is_late ? std::chrono::seconds(0) : std::chrono::seconds(1000);
+    MovingWorkers workers({.first_rank = 1, .patience_with_arrival = patience}, hosts(), news_);
+    const auto goes_on = [&] {
+      workers.go_on([](const std::string&) { return std::optional(9U); }, {host("a"), host("c")});
+    };
+    ASSERT_TRUE(absl::IsUnavailable(workers.let_leave(5, {host("c")})));
+    goes_on();
+    ASSERT_TRUE(workers.welcome(news_.next_place - 1, arrival(4711, "c")));
+    workers.note_free(5, true, {});
+    goes_on();
+    EXPECT_THAT(news_.said.back(), HasSubstr("has the place of 5"));
+    static_cast<void>(workers.take_kept());
+    workers.lose(5);
+    EXPECT_THAT(workers.take_kept(), IsEmpty());
+    goes_on();
+    if (!is_late) continue;
+    EXPECT_THAT(news_.said, ::testing::Contains("5 is dismissed"));
+    EXPECT_THAT(workers.take_lines().back(), HasSubstr("has got the workers' place, and has not said so"));
+    EXPECT_EQ(news_.said.back(), to(9, cluster::StartsAnother{news_.next_place - 1}));
+    EXPECT_THAT(workers.moves(), ElementsAre("the move of worker 4 from node b to node a starts a process"));
+    EXPECT_THAT(workers.take_kept(), ElementsAre(5, 5)) << "since it has failed, and for the next one";
+  }
+}
+
+/// It is as one that has never come: another one is tried elsewhere, and there no more of its plan.
+TEST_F(MovingWorkersTest, OneThatFailsBeforeItHasDoneAnythingIsAnAttemptThatHasFailed) {
+  EXPECT_EQ(workers_.plan(host("c"), 2), 2U);
+  ASSERT_TRUE(workers_.welcome(7, arrival(4711, "c")));
+  workers_.note_read(7);
+  EXPECT_EQ(free(1, /*has_stepped_aside=*/true), Successor::kIsThere);
+  workers_.note_arrival(1, arrival(4711, "c"));
+  EXPECT_THAT(workers_.moves(), ElementsAre("the move of worker 1 from node a to node c waits for its turn"));
+  static_cast<void>(workers_.take_lines());
+  EXPECT_EQ(free(1, /*has_stepped_aside=*/false), Successor::kIsStarted);
+  EXPECT_THAT(workers_.take_lines(),
+              ElementsAre("the move of worker 1 from node a to node c comes to nothing: worker 0, which has "
+                          "moved there, has failed"));
+  EXPECT_THAT(workers_.moves(), ElementsAre("the move of worker 0 from node c to node b starts a process"));
+  EXPECT_EQ(news_.said.back(), to(9, cluster::StartsAnother{100}));
+  // The next two fail as well.
+  for (const std::uint32_t newcomer : {100U, 101U}) {
+    ASSERT_TRUE(workers_.welcome(newcomer, arrival(newcomer, newcomer == 100 ? "b" : "a")));
+    go_on();
+    EXPECT_EQ(news_.said.back(), std::to_string(newcomer) + " has the place of 1");
+    workers_.note_arrival(1, arrival(newcomer, newcomer == 100 ? "b" : "a"));
+    EXPECT_EQ(free(1, false), newcomer == 100 ? Successor::kIsStarted : Successor::kNobody);
+  }
+  EXPECT_THAT(workers_.moves(), IsEmpty()) << "somebody has to look what is wrong";
+  // One that somebody has started works, and what was before it is over.
+  workers_.note_arrival(1, arrival(1, "a"));
+  workers_.note_work(1);
+  EXPECT_TRUE(absl::IsUnavailable(workers_.let_leave(1, {host("c")})));
+}
+
+TEST_F(MovingWorkersTest, OneThatHasWorkedIsAsAllOthers) {
+  move();
+  workers_.note_work(5);
+  EXPECT_EQ(free(5, /*has_stepped_aside=*/false), Successor::kNobody);
+  EXPECT_THAT(news_.said, IsEmpty());
+}
+
+/// Of attempts that fail while nobody has the place: whoever looks is told what to do.
+TEST_F(MovingWorkersTest, AfterThreeAttemptsNobodyElseIsStarted) {
+  begin_move();
+  workers_.note_read(100);
+  workers_.lose(100);
+  EXPECT_EQ(free(5, true), Successor::kIsStarted);
+  for (const std::uint32_t newcomer : {101U, 102U}) {
+    EXPECT_EQ(news_.said.back(), to(9, cluster::StartsAnother{newcomer}));
+    ASSERT_TRUE(workers_.welcome(newcomer, arrival(newcomer, "a")));
+    workers_.lose(newcomer);
+    go_on();
+  }
+  EXPECT_THAT(workers_.moves(), IsEmpty());
+  EXPECT_THAT(workers_.take_lines().back(), HasSubstr("start one in its place, with the same command line"));
+}
+
+/// Another rank 0 has let it do so, and this one knows of no move.
+TEST_F(MovingWorkersTest, OneThatHasSteppedAsideForNobodyIsReplaced) {
+  EXPECT_EQ(free(5, /*has_stepped_aside=*/true), Successor::kIsStarted);
+  EXPECT_EQ(news_.said.back(), to(9, cluster::StartsAnother{100}));
+  EXPECT_THAT(workers_.moves(), ElementsAre("the move of worker 4 from node b to node c starts a process"));
+  EXPECT_EQ(workers_.note_free(6, true, {}), Successor::kNobody) << "no process can start another one";
+  EXPECT_EQ(workers_.note_free(77, true, {host("c")}), Successor::kNobody) << "it has no workers";
 }
 
 /// The newcomer simply takes the place, whether it has read or not.
 TEST_F(MovingWorkersTest, TheOneBeforeMayDieMeanwhile) {
   begin_move();
-  workers_.note_free(5);
-  EXPECT_THAT(news_.said, ElementsAre("100 has the place of 5", to(5, cluster::HasPlace{})));
+  EXPECT_EQ(free(5, /*has_stepped_aside=*/false), Successor::kIsThere);
+  EXPECT_THAT(news_.said, ElementsAre("100 has the place of 5"));
   workers_.note_read(100);
-  EXPECT_EQ(news_.said.size(), 2U);
+  EXPECT_EQ(news_.said.size(), 1U);
   workers_.note_arrival(5, arrival(4711, "c"));
   EXPECT_THAT(workers_.moves(), IsEmpty());
 }
 
 TEST_F(MovingWorkersTest, ADeathAloneStartsNobody) {
-  workers_.note_free(5);
-  go_on();
+  EXPECT_EQ(free(5, /*has_stepped_aside=*/false), Successor::kNobody);
   EXPECT_THAT(news_.said, IsEmpty());
 }
 
+/// Also if an attempt to move it had failed before.
+TEST_F(MovingWorkersTest, ADeathAfterAnAttemptStartsNobodyEither) {
+  begin_move();
+  workers_.lose(100);
+  EXPECT_EQ(free(5, /*has_stepped_aside=*/false), Successor::kNobody);
+  EXPECT_THAT(news_.said, IsEmpty());
+}
+
+/// The others cannot work without it: so it does not wait until they do.
+TEST_F(MovingWorkersTest, APlaceThatIsFreeHasItsTurnAtOnce) {
+  EXPECT_EQ(workers_.plan(host("c"), 3), 3U);
+  ASSERT_TRUE(workers_.welcome(7, arrival(4711, "c")));
+  EXPECT_EQ(free(2, /*has_stepped_aside=*/false), Successor::kIsStarted);
+  EXPECT_EQ(news_.said.back(), to(9, cluster::StartsAnother{100}));
+  EXPECT_THAT(workers_.moves()[2], HasSubstr("waits for its turn"));
+}
+
 TEST_F(MovingWorkersTest, AHostThatJoinsTakesThoseFirstForWhomTheRunWaits) {
-  workers_.note_free(5);
-  workers_.note_free(6);
+  free(5, false);
+  free(6, false);
   EXPECT_EQ(workers_.plan(host("c"), 1), 1U);
   ASSERT_TRUE(workers_.welcome(7, arrival(4711, "c")));
-  EXPECT_THAT(news_.said, ElementsAre(to(7, cluster::BecomesWorkers{5}), "7 has the place of 5",
-                                      to(5, cluster::HasPlace{})));
+  go_on();
+  EXPECT_THAT(news_.said, ElementsAre(to(7, cluster::BecomesWorkers{5}), "7 has the place of 5"));
   EXPECT_EQ(workers_.plan(host("d"), std::nullopt), 2U) << "the other one, and one of four";
   ASSERT_TRUE(workers_.welcome(8, arrival(4712, "d")));
-  EXPECT_EQ(news_.said.back(), to(6, cluster::HasPlace{}));
+  go_on();
+  EXPECT_EQ(news_.said.back(), "8 has the place of 6");
 }
 
 /// Somebody has started it again.
@@ -211,6 +339,8 @@ TEST_F(MovingWorkersTest, WhenTheRunEndsNobodyIsNeeded) {
   workers_.end(/*is_over=*/true);
   EXPECT_THAT(news_.said, ElementsAre(HasSubstr("is not needed"), "101 is released"));
   EXPECT_THAT(workers_.moves(), IsEmpty());
+  free(5, /*has_stepped_aside=*/true);
+  EXPECT_EQ(news_.said.size(), 2U) << "nobody is started any more";
 }
 
 }  // namespace

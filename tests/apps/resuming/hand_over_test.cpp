@@ -14,7 +14,12 @@ class HandOverTest : public ::testing::Test {
  protected:
   bool is_wanted_ = false;
   bool may_begin_ = true;
-  HandOver hand_over_{2, [this] { return is_wanted_; }, [this] { return may_begin_; }};
+  std::int64_t asked_for_ = 0;  ///< whether they may after that
+  HandOver hand_over_{2, [this] { return is_wanted_; },
+                      [this](std::int64_t after) {
+                        asked_for_ = after;
+                        return may_begin_;
+                      }};
 };
 
 TEST_F(HandOverTest, NobodyStepsAsideAsLongAsNobodyWantsIt) {
@@ -32,6 +37,7 @@ TEST_F(HandOverTest, AllStepAsideAfterTheLargestThatOneHasBegun) {
   EXPECT_EQ(hand_over_.ask(1, 6, false), HandOver::Turn::kStays);
   is_wanted_ = true;
   EXPECT_EQ(hand_over_.ask(0, 6, false), HandOver::Turn::kGoesOn) << "the other one has begun 7";
+  EXPECT_EQ(asked_for_, 7);
   is_wanted_ = false;
   EXPECT_EQ(hand_over_.ask(1, 7, false), HandOver::Turn::kStepsAside) << "there is no way back";
   EXPECT_FALSE(hand_over_.is_over());
@@ -68,7 +74,7 @@ TEST(HandOverOrders, AllAfterTheSameOne) {
     constexpr std::int64_t kLast = 6;
     bool is_wanted = false;
     HandOver hand_over(
-        kWorkers, [&] { return is_wanted; }, [] { return true; });
+        kWorkers, [&] { return is_wanted; }, [](std::int64_t) { return true; });
     std::array<std::int64_t, kWorkers> done{};
     std::array<std::int64_t, kWorkers> left{};  ///< after which one
     const auto is_there = [&](std::size_t worker) { return left[worker] == 0 && done[worker] < kLast; };

@@ -75,21 +75,28 @@ TEST_F(StopGateTest, WhoeverHasFinishedOrNotBegunSaysSo) {
   EXPECT_FALSE(answers[0].has_finished);
 }
 
-/// It says nothing of what it has begun, since another one will.
-TEST_F(StopGateTest, OneInWhosePlaceAnotherOneIsToBeDoesNotAnswer) {
-  for (const std::uint32_t worker : {0U, 1U}) gate_.begin(worker, 1, false);
-  EXPECT_TRUE(gate_.let_another_answer());
-  gate_.hold(15);
-  EXPECT_TRUE(answers_.empty());
-  EXPECT_TRUE(gate_.let_another_answer()) << "as before";
+/// It answers what that one begins with, at once: if the others were held until that one has come, they would
+/// wait for this one, and it for them.
+TEST_F(StopGateTest, OneInWhosePlaceAnotherOneIsToBeAnswersForThat) {
+  StopGate late(2, /*is_late=*/true, [this](const StopGate::Begun& begun) { answers_.push_back(begun); });
+  for (StopGate* const gate : {&gate_, &late}) {
+    answers_.clear();
+    gate->begin(0, 1, false);
+    EXPECT_TRUE(gate->let_another_go_on(4));
+    EXPECT_TRUE(answers_.empty());
+    gate->hold(15);
+    ASSERT_EQ(answers_.size(), 1U);
+    EXPECT_EQ(answers_[0].iteration, 5);
+    EXPECT_FALSE(answers_[0].has_finished);
+  }
 
   StopGate held(1, false, [this](const StopGate::Begun& begun) { answers_.push_back(begun); });
   held.begin(0, 1, false);
   held.hold(15);
-  EXPECT_FALSE(held.let_another_answer());
-  EXPECT_EQ(answers_.size(), 1U);
+  EXPECT_FALSE(held.let_another_go_on(1));
+  EXPECT_EQ(answers_.back().iteration, 1);
   held.release();
-  EXPECT_TRUE(held.let_another_answer());
+  EXPECT_TRUE(held.let_another_go_on(1));
 }
 
 /// The one before it may have begun more than all others.
