@@ -75,7 +75,7 @@ class HostsReplacement final : public Leader::Replacement {
 
   HostsReplacement(const Options& options, job::PeerNews& news, base::FileDescriptor bell);
   [[nodiscard]] Life* life_of(std::uint32_t rank);
-  static std::string keep(Life& life, std::chrono::seconds how_long);
+  std::string keep(Life& life, std::chrono::seconds how_long);
   void add(Heard heard);
   void take(const Heard& heard, Host& host);
 
