@@ -35,7 +35,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 26;
+constexpr std::uint32_t kVersion = 27;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;

@@ -1,5 +1,5 @@
 // Records of the log that a copy which joins has, and goes by later: they have come while it got its image,
-// and since, as long as its lanes have not caught up. To have them is enough for whoever has sent them
+// and since, as long as its lanes have not caught up. Their places in the ring are free for others
 // (chain.hpp).
 #pragma once
 

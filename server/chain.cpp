@@ -94,10 +94,21 @@ bool Chain::poll() {
       return true;
     }
   }
+  acknowledge();
+  catch_up();
   const transport::TimePoint now = transport_.now();
   watch_follower(now);
   check_patience(now);
   return worked;
+}
+
+/// To the one before: what counts here, or would if this copy served. Without followers that is all that has
+/// come: what it does not count yet, as it joins, it keeps until it does.
+void Chain::acknowledge() {
+  if (predecessor_ == nullptr || log_.is_dropped()) return;
+  const std::uint64_t not_yet = log_.is_needed() ? log_.records() - log_.counted() + backlog_.waiting() : 0;
+  predecessor_->inbox->acknowledge_all_but(not_yet);
+  predecessor_->inbox->return_acknowledgements();  // if not now, then in a later poll()
 }
 
 void Chain::check_patience(transport::TimePoint now) {
@@ -262,7 +273,15 @@ void Chain::adopt(const cluster::Configuration& newest) {
 
 void Chain::serve() {
   if (!source_->ends_who_is_left_out() && host_.acknowledges_at_once()) log_.hold();
+  inherited_ = log_.records();
   host_.serve();
+}
+
+/// What it has acknowledged counts, and lanes have it. They use it before workers are welcome.
+void Chain::catch_up() {
+  if (!inherited_ || log_.counted() < *inherited_) return;
+  inherited_.reset();
+  host_.begin_catching_up();
 }
 
 bool Chain::have_all_come() const {
@@ -281,9 +300,9 @@ void Chain::connect() {
   const transport::TimePoint now = transport_.now();
   if (now < next_attempt_) return;
   next_attempt_ = now + kBetweenAttempts;
-  // What this copy says to have counts for the one that it will follow, as the credit of a ring does: so all
-  // copies after this one have it, and whoever reads here finds it.
-  if (!host_.has_used_all() || !backlog_.empty()) return;
+  // What this copy says to have counts for the one that it will follow, as if it were acknowledged: so all
+  // copies after this one have it.
+  if (log_.counted() < log_.records() || backlog_.waiting() > 0) return;
   auto connection = transport_.connect(predecessor_address_, now + attempt_.next());
   if (!connection.ok()) {
     attempt_.failed(connection.status(), longest_attempt());
@@ -391,7 +410,7 @@ absl::Status Chain::on_record(Peer& predecessor, std::span<const std::byte> byte
   }
   InboxMessage& inbox = predecessor.in_inbox.emplace_back();
   if (has_image_ && backlog_.empty()) return take(*heard, inbox);
-  // What is kept is acknowledged. A copy after this one must have it before.
+  // What is kept leaves the ring, which acknowledges it. A copy after this one must have it before.
   backlog_.add(bytes, inbox, log_.is_needed() ? 0 : most_backlog_bytes_);
   return absl::OkStatus();
 }

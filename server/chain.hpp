@@ -11,16 +11,16 @@
 //  2. When the image and these records are sent, the last piece follows. From there on nothing counts that
 //  the
 //     one that joins does not have, as of any copy; and when it has that piece, it says so.
-//  3. It keeps records that come before the last piece, and goes by them then. A record that it keeps is one
-//     that it has: who sends need not wait until its lanes have caught up. What it keeps has the same bound;
-//     beyond it, records stay in the ring until there is room, and the others are as slow as its lanes. So do
-//     all records if a copy follows that must have them, too. If it has to serve, workers are not welcome
-//     before its lanes have caught up: they have been told of what is still to be done here.
+//  3. It keeps records that come before the last piece, and goes by them then. What it keeps has the same
+//     bound; beyond it, records stay in the ring until there is room, and the others are as slow as its
+//     lanes. So do all records if a copy follows that must have them, too.
 //  4. If its connection breaks after the first piece and before the last one, it ends, since it cannot begin
 //     anew: another one joins.
 //
 // Who follows hears nothing of workers but through the log. When a configuration makes it the first of the
-// chain, it serves: workers come back to it, and say again what has not counted (Hello::is_back).
+// chain, it serves: workers come back to it, and say again what has not counted (Hello::is_back). They are
+// not welcome before its lanes have used all that it has acknowledged, and whatever else it has of the one
+// before: they have been told of that.
 //
 // The one that it has followed may go on all the same (ConfigurationSource::ends_who_is_left_out()), and
 // workers that have not heard of the configuration may read there. Under models whose reads wait for clocks
@@ -63,11 +63,12 @@ class Chain {
     virtual Peer& add_peer(std::unique_ptr<transport::Connection> connection) = 0;
     virtual void drop(Peer& peer) = 0;
     virtual absl::StatusOr<transport::RemoteDescriptor> grant_heartbeat(transport::Connection& peer) = 0;
-    /// All that a copy that was followed before has sent counts, and lanes have used it.
-    [[nodiscard]] virtual bool has_used_all() const = 0;
     /// A record counts.
     virtual absl::Status go_by(const WorkerMessage& record) = 0;
     virtual void serve() = 0;  ///< from now on this copy serves
+    /// Lanes are to use all that counts now. And whether they have.
+    virtual void begin_catching_up() = 0;
+    [[nodiscard]] virtual bool has_caught_up() const = 0;
     /// A table promises its readers what others were told of.
     [[nodiscard]] virtual bool acknowledges_at_once() const = 0;
     virtual void all_have_come() = 0;  ///< from now on it may be read
@@ -93,8 +94,8 @@ class Chain {
   [[nodiscard]] bool serves() const { return serves_; }
   /// It serves, and must not be read yet.
   [[nodiscard]] bool waits_for_workers() const { return log_.is_held(); }
-  /// Lanes have used all that was acknowledged.
-  [[nodiscard]] bool has_caught_up() const { return backlog_.empty(); }
+  /// Lanes have used all that it had of copies that it has followed. REQUIRES: it serves
+  [[nodiscard]] bool has_caught_up() const { return !inherited_ && host_.has_caught_up(); }
   /// The configuration that it goes by.
   [[nodiscard]] std::uint64_t configuration() const { return number_; }
   /// The first one of the chain has said that all is over.
@@ -133,6 +134,7 @@ class Chain {
   absl::Status go_by(const WorkerMessage& record);
   absl::Status take(const protocol::LogRecord& record, InboxMessage& inbox);
   bool go_by_backlog(std::size_t most_bytes);
+  void acknowledge();
   void follow_configuration();
   void adopt(const cluster::Configuration& newest);
   void connect();
@@ -142,6 +144,7 @@ class Chain {
   void suspect_who_does_not_follow(transport::TimePoint now);
   void lose_follower();
   void serve();
+  void catch_up();
   [[nodiscard]] bool have_all_come() const;
   void expect_follower();
   bool send_image();
@@ -160,6 +163,8 @@ class Chain {
   Log log_;
   std::uint64_t number_ = 1;
   bool serves_ = true;
+  /// The records that it had when it came to serve, as long as not all of them count.
+  std::optional<std::uint64_t> inherited_;
   bool is_dismissed_ = false;
   bool is_over_ = false;   ///< who follows is not needed any more
   bool has_image_ = true;  ///< false: it joins a running job, and has nothing yet

@@ -19,7 +19,7 @@ namespace verbena::server {
 absl::Status FixedShard::on_bulk(const Sender& sender, const protocol::BulkMessage& message,
                                  InboxMessage& inbox, ShardHost& host) {
   const protocol::BulkHeader& header = message.header;
-  if (protocol::is_call(header.kind)) return on_call(sender, message, host);
+  if (protocol::is_call(header.kind)) return on_call(sender, message, inbox, host);
   LaneTask task{.worker = sender.worker.rank, .message = message, .inbox = &inbox};
   absl::Status status;
   if (protocol::has_updates(header.kind)) {
@@ -107,7 +107,7 @@ absl::StatusOr<protocol::BoundFunction> FixedShard::find_function(std::string_vi
 }
 
 absl::Status FixedShard::on_call(const Sender& sender, const protocol::BulkMessage& message,
-                                 ShardHost& host) {
+                                 InboxMessage& inbox, ShardHost& host) {
   const protocol::BulkHeader& header = message.header;
   // Who takes a worker's place may look before it is where that one was.
   const bool may_be_behind = header.kind == protocol::BulkKind::kLook;
@@ -123,8 +123,11 @@ absl::Status FixedShard::on_call(const Sender& sender, const protocol::BulkMessa
     return absl::InvalidArgumentError(fmt::format("calls \"{}\" as a function that {} rows", call->text,
                                                   function->changes_rows() ? "changes no" : "changes"));
   }
+  // It is not needed any more, and keeps its place so that calls which wait for a lane are not without bound.
+  inbox.users = 1;
   host.enqueue(header.lane, {.kind = LaneTask::Kind::kCall,
                              .worker = sender.worker.rank,
+                             .inbox = &inbox,
                              .call = std::make_shared<FunctionRun>(
                                  sender.worker.rank, header.table, header.clock, *std::move(call), function,
                                  header.kind == protocol::BulkKind::kCall)});

@@ -68,7 +68,8 @@ class FixedShard : public TableShard {
   const std::size_t stride_bytes;  ///< of a row in messages
 
  private:
-  absl::Status on_call(const Sender& sender, const protocol::BulkMessage& message, ShardHost& host);
+  absl::Status on_call(const Sender& sender, const protocol::BulkMessage& message, InboxMessage& inbox,
+                       ShardHost& host);
   /// The updates of the task, and the list of keys that they name, or are to name; nullptr: none.
   absl::StatusOr<KeyList> check_updates(const Sender& sender, const LaneTask& task, ShardHost& host);
   absl::StatusOr<KeyList> check_packed(const Sender& sender, const LaneTask& task, ShardHost& host);

@@ -211,6 +211,10 @@ void Lane::resume(consistency::Clock clock) {
 }
 
 void Lane::begin(const StateTask& task) {
+  if (task.behind != nullptr) {
+    task.behind->fetch_sub(1, std::memory_order_release);
+    return;
+  }
   if (task.image != nullptr) return begin_image(task.image);
   if (task.read != nullptr) {
     ImageReader in(*task.read);

@@ -100,6 +100,8 @@ struct StateTask {
   std::shared_ptr<TableLoad> load = {};          ///< the newest table's rows are to be loaded
   std::shared_ptr<LaneImages> image = {};        ///< it is to be written
   std::shared_ptr<const std::string> read = {};  ///< what another lane has written: this one becomes as that
+  /// One less once the lane has come to it, and so has used all that came before.
+  std::shared_ptr<std::atomic<std::uint32_t>> behind = {};
 };
 
 struct LaneTask {

@@ -152,7 +152,7 @@ std::optional<WorkerMessage> Log::take() {
   if (held_after_ && first.number > *held_after_) return std::nullopt;
   if (has_follower_) {
     const bool is_there =
-        sender_ != nullptr && sent_ > 0 && first.end <= sender_->ring().delivered_position();
+        sender_ != nullptr && sent_ > 0 && first.end <= sender_->ring().acknowledged_position();
     if (!is_there) return std::nullopt;
   }
   WorkerMessage record = std::move(first.record);

@@ -10,9 +10,11 @@
 //
 //  1. A record gets its number when the worker's message arrives. It stays in the worker's inbox, or wherever
 //     it lies, until it counts, so the memory is bounded by the inboxes.
-//  2. Records go to the follower in the order of their numbers. The follower releases a record's place in the
-//     ring when its own followers have it, and its lanes have used it; that credit is the acknowledgement. It
-//     is the follower's processor's word, not its adapter's.
+//  2. Records go to the follower in the order of their numbers. The follower acknowledges a record as soon as
+//     it has taken it from its ring, and its own followers have acknowledged it. That is its processor's
+//     word, not its adapter's: a promise that its lanes use the record before it serves. They use it at the
+//     same time as this server's do. Only then is the record's place in the ring released: so what the
+//     follower has not used yet is bounded, and this server waits for one that is slower for long.
 //  3. What concerns this server's connection alone (subscriptions, calls that only look) keeps its place in
 //     the order, and does not travel.
 //  4. If the follower is gone, nothing more counts until a configuration says who is in the chain now: the

@@ -51,11 +51,12 @@ bool Reception::must_wait(const protocol::Hello& hello) {
     if (job_.transport.connections_may_break() || is_stopped) host_.break_with(known);
     return true;
   }
+  // It reads here what workers were told of elsewhere, others perhaps, if it is new.
+  if (job_.chain.serves() && !job_.chain.has_caught_up()) return true;
   // What this copy has and others have not yet, may be lost with it. The worker has to keep that, and cannot
-  // once the welcome has told that it is here. And it reads here what it was told of elsewhere.
+  // once the welcome has told that it is here.
   return is_replicated && hello.is_back &&
-         (known.messages_counted < known.messages || !job_.chain.has_caught_up() ||
-          !host_.has_loaded_tables_of(known));
+         (known.messages_counted < known.messages || !host_.has_loaded_tables_of(known));
 }
 
 /// It was a worker of this copy before.

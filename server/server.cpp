@@ -410,6 +410,18 @@ void Server::serve() {
   dismiss_copies();
 }
 
+void Server::begin_catching_up() {
+  lanes_behind_ = std::make_shared<std::atomic<std::uint32_t>>(static_cast<std::uint32_t>(lanes_.size()));
+  const auto task = std::make_shared<const StateTask>(StateTask{.behind = lanes_behind_});
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
+    enqueue(lane, {.kind = LaneTask::Kind::kState, .state = task});
+}
+
+/// Acquire: pairs with the lanes' release; whoever reads rows after that finds them as lanes have left them.
+bool Server::has_caught_up() const {
+  return lanes_behind_ == nullptr || lanes_behind_->load(std::memory_order_acquire) == 0;
+}
+
 absl::Status Server::go_by(const WorkerMessage& record) {
   Peer& peer = *record.worker;
   if (!record.control) return go_by(peer, record.message, *record.inbox);
@@ -482,12 +494,6 @@ void Server::go_on_from_image() {
   for (const Peer* const worker : workers_) {
     if (worker->left && clock_board_.is_mapped()) clock_board_.leave(worker->worker);
   }
-}
-
-/// A connection stays until all that came over it is used.
-bool Server::has_used_all() const {
-  return std::none_of(peers_.begin(), peers_.end(),
-                      [](const auto& peer) { return peer->is_predecessor && peer->connection != nullptr; });
 }
 
 void Server::drop(Peer& peer) {
@@ -1046,8 +1052,6 @@ bool Server::release_inbox(Peer& peer) {
   }
   if (peer.closed) {
     peer.owes_credit = false;
-  } else if (peer.is_predecessor) {
-    peer.owes_credit = peer.inbox && !peer.inbox->return_all_credit();  // it waits for it
   } else {
     peer.owes_credit = peer.inbox && !peer.left && !peer.inbox->return_credit();
   }

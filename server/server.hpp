@@ -19,6 +19,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -106,6 +107,8 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
 
   /// OK until the job has failed.
   [[nodiscard]] const absl::Status& status() const { return status_; }
+  /// Workers may come to it, as they may where it has no copies.
+  [[nodiscard]] bool serves() const { return chain_.serves(); }
   /// What it has sent to the copy after it of what workers have said. For the transport's thread.
   [[nodiscard]] std::uint64_t bytes_to_copies() const { return chain_.bytes_to_copies(); }
   /// All workers have said goodbye, or the job has failed and all of them are gone. Peers that are not
@@ -180,12 +183,13 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   void reply(Peer& peer, const protocol::ControlMessage& message) override;
   Peer& add_peer(std::unique_ptr<transport::Connection> connection) override;
   void drop(Peer& peer) override;
-  [[nodiscard]] bool has_used_all() const override;
   absl::StatusOr<transport::RemoteDescriptor> grant_heartbeat(transport::Connection& peer) override {
     return heartbeat_->grant(peer);
   }
   absl::Status go_by(const WorkerMessage& record) override;
   void serve() override;
+  void begin_catching_up() override;
+  [[nodiscard]] bool has_caught_up() const override;
   [[nodiscard]] bool acknowledges_at_once() const override;
   void all_have_come() override;
   void fail(const absl::Status& because) override;
@@ -261,6 +265,8 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   std::string image_head_;                   ///< of the same moment
   consistency::Clock held_back_of_ = -1;     ///< the newest clock of which lanes have held back something
   std::vector<std::shared_ptr<const std::string>> images_of_lanes_;  ///< of an image that is being loaded
+  /// How many lanes have not used what there was when this copy came to serve; nullptr: it has always served.
+  std::shared_ptr<std::atomic<std::uint32_t>> lanes_behind_;
   std::function<void(std::uint32_t)> wake_lane_;
   absl::Status status_;
 };

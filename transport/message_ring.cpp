@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cassert>
+#include <cstring>
 
 #include "transport/request_id.hpp"
 
@@ -41,7 +43,7 @@ absl::StatusOr<std::unique_ptr<RingReceiver>> RingReceiver::create(Transport& tr
   }
   auto ring = transport.allocate_region(whole_words(bytes), Access::kRemoteWrite);
   if (!ring.ok()) return ring.status();
-  auto credit_words = transport.allocate_region(kCreditWords * kWordBytes, Access::kLocal);
+  auto credit_words = transport.allocate_region(kCredits * kRingCreditBytes, Access::kLocal);
   if (!credit_words.ok()) return credit_words.status();
   auto descriptor = connection.grant(**ring);
   if (!descriptor.ok()) return descriptor.status();
@@ -59,10 +61,10 @@ RingReceiver::RingReceiver(Connection& connection, std::unique_ptr<MemoryRegion>
 absl::StatusOr<std::span<const std::byte>> RingReceiver::on_notification(std::uint32_t notification) {
   if (notification == 0) return std::span<const std::byte>();
   const std::uint64_t ring_bytes = capacity_bytes();
-  if (remote_credit_.length_bytes < kWordBytes) {
+  if (remote_credit_.length_bytes < kRingCreditBytes) {
     return absl::InvalidArgumentError(
         fmt::format("sent a message, but has {} bytes for the credit of its ring, expected {}",
-                    remote_credit_.length_bytes, kWordBytes));
+                    remote_credit_.length_bytes, kRingCreditBytes));
   }
   if (notification > max_ring_message_bytes(ring_bytes)) {
     return absl::InvalidArgumentError(fmt::format("sent a message of {} bytes, expected at most {}",
@@ -83,38 +85,54 @@ absl::StatusOr<std::span<const std::byte>> RingReceiver::on_notification(std::ui
 void RingReceiver::release() {
   assert(!ends_.empty());
   released_ = ends_.front();
+  acknowledged_ = std::max(acknowledged_, released_);
   ends_.pop_front();
   return_credit();
 }
 
+void RingReceiver::acknowledge_all_but(std::uint64_t newest) {
+  const std::uint64_t all_but =
+      newest < ends_.size() ? ends_[ends_.size() - 1 - static_cast<std::size_t>(newest)] : released_;
+  acknowledged_ = std::max(acknowledged_, all_but);
+}
+
+bool RingReceiver::return_acknowledgements() {
+  return acknowledged_ == acknowledged_told_ || tell();
+}
+
 bool RingReceiver::return_credit(std::uint64_t least_bytes) {
-  if (released_ - credited_ < least_bytes) return true;
-  const std::span<std::byte> word =
-      credit_words_->bytes().subspan(next_credit_word_ * kWordBytes, kWordBytes);
-  *reinterpret_cast<std::uint64_t*>(word.data()) = released_;
+  return released_ - credited_ < least_bytes || tell();
+}
+
+bool RingReceiver::tell() {
+  const std::span<std::byte> words =
+      credit_words_->bytes().subspan(next_credit_ * kRingCreditBytes, kRingCreditBytes);
+  const std::array<std::uint64_t, 2> positions = {released_, acknowledged_};
+  std::memcpy(words.data(), positions.data(), kRingCreditBytes);
   const WorkRequest request{.opcode = Opcode::kWriteNotify,
                             .id = RequestId(RequestId::Of::kRingCredit, 0).bits(),  // used if it fails
-                            .local = word,
+                            .local = words,
                             .region = credit_words_.get(),
                             .remote = remote_credit_};
   if (connection_.post({&request, 1}) == 0) return false;
-  next_credit_word_ = (next_credit_word_ + 1) % kCreditWords;
+  next_credit_ = (next_credit_ + 1) % kCredits;
   credited_ = released_;
+  acknowledged_told_ = acknowledged_;
   return true;
 }
 
 absl::StatusOr<std::unique_ptr<RingSender>> RingSender::create(Transport& transport, Connection& connection) {
-  auto credit = transport.allocate_region(kWordBytes, Access::kRemoteWrite);
+  auto credit = transport.allocate_region(kRingCreditBytes, Access::kRemoteWrite);
   if (!credit.ok()) return credit.status();
   auto descriptor = connection.grant(**credit);
   if (!descriptor.ok()) return descriptor.status();
   return std::unique_ptr<RingSender>(
-      new RingSender(connection, std::move(*credit), descriptor->slice(0, kWordBytes)));
+      new RingSender(connection, std::move(*credit), descriptor->slice(0, kRingCreditBytes)));
 }
 
 RingSender::RingSender(Connection& connection, std::unique_ptr<MemoryRegion> credit,
                        const RemoteDescriptor& descriptor)
-    : connection_(connection), credit_word_(std::move(credit)), credit_descriptor_(descriptor) {}
+    : connection_(connection), credit_words_(std::move(credit)), credit_descriptor_(descriptor) {}
 
 void RingSender::set_ring(const RemoteDescriptor& ring) {
   if (can_be_ring(ring.length_bytes) && ring.address % kWordBytes == 0) {
@@ -184,8 +202,8 @@ void RingSender::signal_tail() const {
   const WorkRequest request{.opcode = Opcode::kWrite,
                             .signaled = true,
                             .id = RequestId(RequestId::Of::kRing, sent_).bits(),
-                            .local = credit_word_->bytes().first(0),
-                            .region = credit_word_.get(),
+                            .local = credit_words_->bytes().first(0),
+                            .region = credit_words_.get(),
                             .remote = ring_.slice(0, 0)};
   if (connection_.post({&request, 1}) == 1) signaled_ = sent_;
 }
@@ -203,17 +221,21 @@ absl::Status RingSender::on_credit() {
 }
 
 void RingSender::read_credit() {
+  // A word that has changed on the way tells of a later position, and those on the way behind it of earlier
+  // ones (RingReceiver::kCredits).
+  credit_ = std::max(credit_, read_position(0, "released"));
+  acknowledged_ = std::max({acknowledged_, read_position(1, "acknowledged"), credit_});
+}
+
+/// 0 if it cannot be.
+std::uint64_t RingSender::read_position(std::size_t word, std::string_view what) {
   // Acquire: the receiver's reads of the ring come before the next writes of this side to the same place.
-  auto& word = *reinterpret_cast<std::uint64_t*>(credit_word_->bytes().data());
-  const std::uint64_t credit = std::atomic_ref<std::uint64_t>(word).load(std::memory_order_acquire);
-  if (credit > sent_) {
-    status_ = absl::InvalidArgumentError(
-        fmt::format("released its message ring up to {}, expected at most {}", credit, sent_));
-    return;
-  }
-  // A word that has changed on the way tells of a later release, and those on the way behind it of earlier
-  // ones (RingReceiver::kCreditWords).
-  credit_ = std::max(credit_, credit);
+  auto& written = reinterpret_cast<std::uint64_t*>(credit_words_->bytes().data())[word];
+  const std::uint64_t position = std::atomic_ref<std::uint64_t>(written).load(std::memory_order_acquire);
+  if (position <= sent_) return position;
+  status_ = absl::InvalidArgumentError(
+      fmt::format("{} its message ring up to {}, expected at most {}", what, position, sent_));
+  return 0;
 }
 
 }  // namespace verbena::transport

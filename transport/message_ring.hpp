@@ -3,8 +3,10 @@
 // A message is one kWriteNotify; its notification is the message's length in bytes. Both sides count
 // positions in bytes from 0 on: a message starts at a multiple of 8 and never wraps, so one that does not fit
 // before the ring's end starts at the ring's start, and the skipped bytes count like the message's bytes.
-// Notification 0 is no message: it says that the peer has just written its credit, the position up to which
-// it has released everything, for the ring of the other direction.
+// Notification 0 is no message: it says that the peer has just written its credit, for the ring of the other
+// direction: two positions, up to which it has released everything, and up to which it has acknowledged
+// everything. What is released is acknowledged, and its place is free. What is acknowledged and not released
+// still lies in the ring: the receiver has it, and its sender may go by that.
 //
 // A pair of processes usually has a ring in each direction on one connection; every notification of the
 // connection then goes to its RingReceiver, every completion to its RingSender.
@@ -16,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,6 +28,8 @@ namespace verbena::transport {
 
 constexpr std::size_t kMinRingBytes = 64;
 constexpr std::size_t kMaxRingBytes = std::size_t{1} << 30;
+/// Of a sender's, where the receiver writes its credit.
+constexpr std::size_t kRingCreditBytes = 2 * sizeof(std::uint64_t);
 
 /// The largest message of a ring. A message of this size and the bytes that it may have to skip are at most
 /// half of the ring, and the receiver holds back less than a quarter as credit. So there will be room,
@@ -54,34 +59,40 @@ class RingReceiver {
 
   /// Releases the oldest message not released yet. REQUIRES: there is one.
   void release();
+  /// Acknowledges all messages but the newest ones, so many of them. Those that are acknowledged stay so.
+  void acknowledge_all_but(std::uint64_t newest);
 
   /// Tells the sender what has been released, if that is at least a quarter of the ring. release() calls it.
   /// If it returns false, the connection takes nothing at the moment: call it again after polling.
   bool return_credit() { return return_credit(capacity_bytes() / 4); }
-  /// The same, however little that is: for a sender that waits for it.
-  bool return_all_credit() { return return_credit(1); }
+  /// Tells the sender what has been acknowledged, and released, however little that is. Returns as above.
+  bool return_acknowledgements();
 
  private:
-  /// The word of a credit stays untouched until the sender must have seen it, if each credit is a quarter of
-  /// the ring after the one before: four credits later the sender has used it. With smaller ones a word may
-  /// change before it is sent; the sender then hears of a later release first, which is true, too, and of
-  /// earlier ones after it, which it passes over.
-  static constexpr std::size_t kCreditWords = 8;
+  /// The words of a credit stay untouched until the sender must have seen them, if each credit is a quarter
+  /// of the ring after the one before: four credits later the sender has used it. With smaller ones words may
+  /// change before they are sent; the sender then hears of later positions first, which are true, too, and of
+  /// earlier ones after them, which it passes over.
+  static constexpr std::size_t kCredits = 8;
 
   RingReceiver(Connection& connection, std::unique_ptr<MemoryRegion> ring,
                std::unique_ptr<MemoryRegion> credit_words, const RemoteDescriptor& descriptor);
 
   bool return_credit(std::uint64_t least_bytes);
+  bool tell();
 
   Connection& connection_;
   std::unique_ptr<MemoryRegion> ring_;
   std::unique_ptr<MemoryRegion> credit_words_;
-  std::size_t next_credit_word_ = 0;
+  std::size_t next_credit_ = 0;
   RemoteDescriptor descriptor_;
   RemoteDescriptor remote_credit_;
   std::uint64_t received_ = 0;      ///< position after the newest message
   std::uint64_t released_ = 0;      ///< everything before it is released
-  std::uint64_t credited_ = 0;      ///< the position that the sender was told
+  std::uint64_t acknowledged_ = 0;  ///< everything before it is acknowledged
+  // The positions that the sender was told.
+  std::uint64_t credited_ = 0;
+  std::uint64_t acknowledged_told_ = 0;
   std::deque<std::uint64_t> ends_;  ///< positions after the messages not released yet
 };
 
@@ -96,7 +107,7 @@ class RingSender {
  public:
   static absl::StatusOr<std::unique_ptr<RingSender>> create(Transport& transport, Connection& connection);
 
-  /// 8 bytes in this side's memory, for the receiver's set_credit().
+  /// kRingCreditBytes in this side's memory, for the receiver's set_credit().
   [[nodiscard]] const RemoteDescriptor& credit_descriptor() const { return credit_descriptor_; }
 
   /// Takes the receiver's descriptor(). A descriptor that cannot be a ring fails the sender.
@@ -119,6 +130,8 @@ class RingSender {
   [[nodiscard]] std::uint64_t reusable_position() const;
   /// All messages up to this position are known to be released by the receiver.
   [[nodiscard]] std::uint64_t delivered_position() const { return credit_; }
+  /// All messages up to this position are known to be acknowledged by the receiver.
+  [[nodiscard]] std::uint64_t acknowledged_position() const { return acknowledged_; }
 
   /// Takes any completion of the connection.
   void on_completion(const Event& event);
@@ -136,14 +149,16 @@ class RingSender {
              const RemoteDescriptor& descriptor);
 
   void read_credit();
+  [[nodiscard]] std::uint64_t read_position(std::size_t word, std::string_view what);
   void signal_tail() const;
 
   Connection& connection_;
-  std::unique_ptr<MemoryRegion> credit_word_;
+  std::unique_ptr<MemoryRegion> credit_words_;
   RemoteDescriptor credit_descriptor_;
   RemoteDescriptor ring_;
   std::uint64_t sent_ = 0;
   std::uint64_t credit_ = 0;
+  std::uint64_t acknowledged_ = 0;
   std::uint64_t reusable_ = 0;
   mutable std::uint64_t signaled_ = 0;  ///< position that the newest signaled request covers
   std::uint32_t unsignaled_messages_ = 0;

@@ -47,7 +47,7 @@ constexpr const char* kBriefly = "briefly";
 std::uint32_t JobOptions::chosen_server_threads() const {
   if (server_threads > 0) return server_threads;
   if (agreed_server_threads > 0) return agreed_server_threads;
-  return threads_of_a_server(base::cores_at_hand(), total_workers(), servers);
+  return threads_of_a_server(base::cores_at_hand(), total_workers(), server_processes());
 }
 
 std::uint32_t threads_of_a_server(std::uint32_t cores, std::uint32_t workers, std::uint32_t servers) {
@@ -621,7 +621,7 @@ TransportOptions waiting_transport(const JobOptions& options) {
 bool spins(const JobOptions& options) {
   if (options.spin != kLeftOpen) return options.spin == kBriefly;
   return options.transport.has_other_hosts ||
-         options.servers + options.total_workers() <= base::cores_at_hand();
+         options.server_processes() + options.total_workers() <= base::cores_at_hand();
 }
 
 ReadPath read_path_of(const JobOptions& options) {

@@ -40,29 +40,28 @@ byte broken;
 #define COUNTS_WHAT_IS_SENT (broken == 2)
 #define CREDITS_WHAT_CAME (broken == 3)
 #define COUNTS_ALONE (broken == 4)
-/* One that gets another copy before it follows that while its own followers lack what it has; while its lane has not
- * used that. It is sent what comes next, whatever it has. It hears what the dead one has left in its ring. */
+/* One that gets another copy before it follows that while its own followers lack what it has. It is sent what comes
+ * next, whatever it has. It hears what the dead one has left in its ring. */
 #define FOLLOWS_WITH_UNCOUNTED (broken == 5)
-#define FOLLOWS_WITH_UNUSED (broken == 6)
-#define GOES_ON_SENDING (broken == 7)
-#define HEARS_THE_DEAD (broken == 8)
+#define GOES_ON_SENDING (broken == 6)
+#define HEARS_THE_DEAD (broken == 7)
 /* A worker that comes back hears of messages that its copies may lack, and forgets them; says all that it keeps again,
  * whatever the copy has; has forgotten what was only sent; says something new first; is told of clocks while it still
  * reads the rows of the dead one. */
-#define WELCOMES_AT_ONCE (broken == 9)
-#define SAYS_ALL_AGAIN (broken == 10)
-#define FORGETS_WHAT_IS_SENT (broken == 11)
-#define NEW_BEFORE_OLD (broken == 12)
-#define TOLD_BEFORE_ADOPTED (broken == 13)
+#define WELCOMES_AT_ONCE (broken == 8)
+#define SAYS_ALL_AGAIN (broken == 9)
+#define FORGETS_WHAT_IS_SENT (broken == 10)
+#define NEW_BEFORE_OLD (broken == 11)
+#define TOLD_BEFORE_ADOPTED (broken == 12)
 /* One that joins is of the chain before it has an image; what comes when it was sent the image, and all that has come
  * meanwhile, counts without it; the image says that it has messages that do not count yet. Another one is given all that
  * counts by one that has joined, and keeps more for later, which is acknowledged. */
-#define JOINED_AT_ONCE (broken == 14)
-#define COUNTS_WITHOUT_JOINING (broken == 15)
-#define IMAGE_SAYS_TOO_MUCH (broken == 16)
-#define ENDS_IMAGE_TOO_SOON (broken == 17)
-/* One that has joined serves before its lane has used all that it has kept, and of which workers may have been told. */
-#define SERVES_TOO_SOON (broken == 18)
+#define JOINED_AT_ONCE (broken == 13)
+#define COUNTS_WITHOUT_JOINING (broken == 14)
+#define IMAGE_SAYS_TOO_MUCH (broken == 15)
+#define ENDS_IMAGE_TOO_SOON (broken == 16)
+/* A copy serves before its lane has used all that the one before it has sent, and of which workers may have been told. */
+#define SERVES_TOO_SOON (broken == 17)
 
 #define ALL (COPIES + JOINS)
 #define MESSAGES (2 * CLOCKS)
@@ -92,7 +91,8 @@ byte followed[ALL], follower[ALL];    /* the neighbours that it is connected to 
 byte image[ALL];                      /* one that joins begins with none */
 byte log[ALL * RECORDS];              /* records: 16 times the worker, and the number of its message */
 byte records[ALL], counted[ALL], used[ALL];  /* so many have come, count, and were used by the lane */
-byte sent[ALL], credit[ALL];          /* so many were sent to the follower, and are released by it */
+byte inherited[ALL];                  /* so many had come when it became the first */
+byte sent[ALL], credit[ALL];          /* so many were sent to the follower, and are acknowledged by it */
 chan ring[ALL] = [RECORDS] of { byte, byte };  /* in its memory, from the one before: place in the log, record */
 byte came_of[ALL * WORKERS], counted_of[ALL * WORKERS], used_of[ALL * WORKERS];  /* messages of each worker */
 
@@ -115,8 +115,8 @@ chan inbox[WORKERS] = [MESSAGES] of { byte };  /* of its server */
 #define LIVES(c) HAS(living, c)
 /* Nothing waits for one that joins before it was sent all that counts. */
 #define HOLDS_UP_NOBODY(c) (after[c] == joining[known[c]] && !HAS(given, after[c]))
-/* One that has joined keeps what it has no time for yet, and that is enough for the one before. */
-#define KEEPS(c) (c >= COPIES && (after[c] == NONE || HOLDS_UP_NOBODY(c)))
+/* No copy after it must have what it has: that it has it is enough for the one before. */
+#define IS_LAST(c) (after[c] == NONE || HOLDS_UP_NOBODY(c))
 #define FOLLOWS_WITH_IMAGE(c) (follower[c] != NONE && image[follower[c]] == WHOLE)
 hidden byte i, w, r, old_before, old_after;  /* of single steps */
 
@@ -150,17 +150,19 @@ inline send(c) {
   credit[c] = (COUNTS_WHAT_IS_SENT -> sent[c] : credit[c])
 }
 
-inline give_credit(c, released) {
+inline acknowledge(c, has) {
   if
-  :: followed[c] != NONE && LIVES(followed[c]) && credit[followed[c]] < released -> credit[followed[c]] = released
+  :: followed[c] != NONE && LIVES(followed[c]) && credit[followed[c]] < has -> credit[followed[c]] = has
   :: else
   fi
 }
 
+/* It is on all copies after this one. Whether the lane has used it makes no difference to the one before. */
 inline count(c) {
   w = WORKER(log[c * RECORDS + counted[c]]);
   counted[c]++;
-  counted_of[OF(c, w)]++
+  counted_of[OF(c, w)]++;
+  acknowledge(c, counted[c])
 }
 
 inline add(c, record) {
@@ -173,7 +175,7 @@ inline add(c, record) {
   :: else -> send(c)
   fi;
   if
-  :: CREDITS_WHAT_CAME || KEEPS(c) -> give_credit(c, records[c])
+  :: CREDITS_WHAT_CAME || IS_LAST(c) -> acknowledge(c, records[c])
   :: else
   fi
 }
@@ -184,14 +186,13 @@ inline add(c, record) {
    (COUNTS_ALONE && follower[c] != NONE && !LIVES(follower[c])) || \
    HOLDS_UP_NOBODY(c) || (COUNTS_WITHOUT_JOINING && after[c] == joining[known[c]]))
 
-/* The lane. What it has used is released, to the worker and to the copy before. */
+/* The lane. What it has used is released to the worker. */
 inline use(c) {
   r = log[c * RECORDS + used[c]];
   w = WORKER(r);
   assert(NUMBER(r) == used_of[OF(c, w)] + 1);
   used_of[OF(c, w)]++;
   used[c]++;
-  give_credit(c, used[c]);
   forgot[w] = (server[w] == c && forgot[w] < NUMBER(r) -> NUMBER(r) : forgot[w])
 }
 
@@ -263,7 +264,8 @@ inline hear_of_next_configuration(c) {
      if
      :: !HEARS_THE_DEAD -> empty_ring(c)
      :: else
-     fi
+     fi;
+     inherited[c] = (before[c] == NONE -> records[c] : 0)
   :: else
   fi;
   follower[c] = (after[c] != old_after -> NONE : follower[c])
@@ -305,7 +307,7 @@ inline end_process(c) {
   with_image = with_image & ~(1 << c);
   before[c] = NONE; after[c] = NONE; followed[c] = NONE; follower[c] = NONE;
   image[c] = NO_IMAGE;
-  known[c] = 0; records[c] = 0; counted[c] = 0; used[c] = 0; sent[c] = 0; credit[c] = 0;
+  known[c] = 0; records[c] = 0; counted[c] = 0; used[c] = 0; inherited[c] = 0; sent[c] = 0; credit[c] = 0;
   empty_ring(c);
   i = 0;
   do
@@ -353,11 +355,10 @@ end:
   :: d_step { LIVES(c) && used[c] < counted[c] ->
        printf("copy %d has used record %d\n", c, used[c] + 1);
        use(c) }
-  /* The chain. The copy before takes what this one has for counted: so it must count here, and be used. */
+  /* The chain. The copy before takes what this one has for counted: so it must count here. */
   :: d_step { LIVES(c) && before[c] != NONE && followed[c] == NONE && LIVES(before[c]) &&
               follower[before[c]] == NONE && known[c] <= known[before[c]] &&
-              (counted[c] == records[c] || FOLLOWS_WITH_UNCOUNTED) &&
-              (used[c] == counted[c] || FOLLOWS_WITH_UNUSED) ->
+              (counted[c] == records[c] || FOLLOWS_WITH_UNCOUNTED) ->
        printf("copy %d follows copy %d\n", c, before[c]);
        follow(c, before[c]);
        skip }
@@ -449,7 +450,7 @@ proctype Worker(byte me) {
        told[me] = LEAST_CLOCK(used_of, server[me]) }
   :: d_step { !LIVES(server[me]) && LIVES(head) && before[head] == NONE &&
               (came_of[OF(head, me)] == counted_of[OF(head, me)] || WELCOMES_AT_ONCE) &&
-              (head < COPIES || used[head] == records[head] || SERVES_TOO_SOON || WELCOMES_AT_ONCE) ->
+              (used[head] >= inherited[head] || SERVES_TOO_SOON || WELCOMES_AT_ONCE) ->
        printf("worker %d comes to copy %d, which has %d messages\n", me, head, came_of[OF(head, me)]);
        come_back(me) }
   /* The copy says where its rows are: at once, or when all is said again. */

@@ -44,7 +44,7 @@ MODELS = {
     "sequential": [
         Case(copies=2, deaths=1, readers=2, reads=1, updates=2, finds=None),
         Case(copies=2, deaths=1, readers=1, reads=3, updates=2),
-        Case(copies=3, deaths=2, readers=1, reads=1, updates=2),
+        Case(copies=3, deaths=2, readers=1, reads=1, updates=2, finds=["COUNTS_WHAT_CAME"]),
     ],
 }
 

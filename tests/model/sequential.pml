@@ -32,7 +32,7 @@
 
 /* Broken variants, one at a time: each takes a rule away, and must be found (check.py). */
 byte broken;
-/* A row changes before the copy that follows has the update; before the lane of that copy has used it. */
+/* A row changes before the copy that follows has the update; before the copies after that one have it. */
 #define USES_AT_ONCE (broken == 1)
 #define COUNTS_WHAT_CAME (broken == 2)
 /* A read asks for no number; asks before it begins; takes any newer configuration for the answer, and does not ask
@@ -43,6 +43,8 @@ byte broken;
 #define READS_WHO_SERVED_BEFORE (broken == 6)
 /* Others can know a configuration before its number is decided. */
 #define DECIDED_WHEN_OTHERS_KNOW (broken == 7)
+/* A copy serves before its lane has used all that it had when it became the first. */
+#define SERVES_TOO_SOON (broken == 8)
 
 #define NONE 15
 #define CONFIGURATIONS (2 + DEATHS)
@@ -58,17 +60,21 @@ byte removed = NONE;              /* the next configuration leaves it out; the n
 bool has_grown;
 
 byte came[COPIES], used[COPIES];  /* so many updates are in the copy's log, and in its row */
+byte inherited[COPIES];           /* so many were in its log when it became the first */
 
 byte pushed, told, server;        /* of the worker that pushes */
 byte most_read;
 
 #define LIVES(c) HAS(living, c)
-#define SERVES(c) (LIVES(c) && serving[newest] == c)
+#define SERVES(c) (LIVES(c) && serving[newest] == c && (used[c] >= inherited[c] || SERVES_TOO_SOON))
 /* The neighbours of a copy of the chain. */
 #define BEFORE(c) (c >= 1 && HAS(chain, c - 1) -> c - 1 : (c >= 2 && HAS(chain, c - 2) -> c - 2 : NONE))
 #define AFTER(c) (HAS(chain, c + 1) -> c + 1 : (HAS(chain, c + 2) -> c + 2 : NONE))
 #define IS_BEHIND(c, d) (d != NONE && LIVES(d) && came[d] > came[c])
-#define HAVE_USED(c, d) (d == NONE || used[d] > used[c] || USES_AT_ONCE || (COUNTS_WHAT_CAME && came[d] > used[c]))
+/* The next update that copy c is to use is on copy d, if there is one. */
+#define HAS_NEXT(c, d) (d == NONE || came[d] > used[c])
+#define ALL_HAVE_NEXT(c) \
+  (USES_AT_ONCE || (HAS_NEXT(c, AFTER(c)) && (COUNTS_WHAT_CAME || HAS_NEXT(c, AFTER(AFTER(c))))))
 hidden byte i;
 
 proctype Copy(byte c) {
@@ -80,7 +86,7 @@ end:
   :: d_step { LIVES(c) && HAS(chain, c) && IS_BEHIND(c, BEFORE(c)) ->
        came[c]++;
        printf("copy %d has update %d, from the copy before\n", c, came[c]) }
-  :: d_step { LIVES(c) && used[c] < came[c] && HAVE_USED(c, AFTER(c)) ->
+  :: d_step { LIVES(c) && used[c] < came[c] && ALL_HAVE_NEXT(c) ->
        used[c]++;
        printf("copy %d has used update %d\n", c, used[c]) }
   :: d_step { LIVES(c) && deaths < DEATHS && living != 1 << c ->
@@ -98,6 +104,10 @@ inline make_known(set) {
   :: !HAS(chain, serving[newest + 1]) -> serving[newest + 1]++
   :: else -> break
   od;
+  if
+  :: serving[newest + 1] != serving[newest] -> inherited[serving[newest + 1]] = came[serving[newest + 1]]
+  :: else
+  fi;
   newest++;
   printf("configuration %d can be known: copy %d serves\n", newest, serving[newest])
 }
@@ -134,7 +144,7 @@ proctype Pusher() {
   :: d_step { told < pushed && used[server] == pushed ->
        told = pushed;
        printf("copy %d tells of update %d\n", server, told) }
-  :: d_step { !LIVES(server) && SERVES(serving[newest]) && used[serving[newest]] == came[serving[newest]] ->
+  :: d_step { !LIVES(server) && SERVES(serving[newest]) ->
        server = serving[newest];
        printf("copy %d is pushed to; it has %d updates\n", server, came[server]);
        assert(told <= came[server]) }

@@ -119,7 +119,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: whoever changes the layout must change kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\32\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\33\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
@@ -135,7 +135,7 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
                              .consistency = "asp",
                              .rule = "max",
                              .seed = 5}),
-            "VRBN\32\0\0\0\3\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\3\0\0\0\0\0\0\0"
             "\3\0\0\0\2\0\0\0ab\2\1\0\0\0\0\0\0\5\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0asp\3\0\0\0max"
             "\1\0\0\0\4\0\0\0zero\5\0\0\0\0\0\0\0\6\0\0\0always\5\0\0\0never\0\0\0\0"s);
 }
@@ -143,18 +143,18 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
 TEST(ControlMessageTest, LayoutOfWhatObserversSayIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(inspect()),
-            "VRBN\32\0\0\0\20\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\20\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\2\1\0\0\0\0\0\0\7\0\0\0\0\0\0\0\3\0\0\0top"
             "\2\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(Inspected{.rows = 258, .words_left = 9, .words = {3}}),
-            "VRBN\32\0\0\0\21\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\21\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\11\0\0\0\0\0\0\0\1\0\0\0\3\0\0\0\0\0\0\0"s);
 }
 
 TEST(ControlMessageTest, LayoutOfWhatIsSaidOfCheckpointsIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(SaveRows{.clock = 258, .since = 3, .is_base = true, .folder = "/a"}),
-            "VRBN\32\0\0\0\22\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\22\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0/a"s);
   EXPECT_EQ(encode(PartSaved{.clock = 258,
                              .stage = PartSaved::Stage::kWritten,
@@ -162,7 +162,7 @@ TEST(ControlMessageTest, LayoutOfWhatIsSaidOfCheckpointsIsFixed) {
                              .rank = 3,
                              .code = 8,
                              .reason = "b"}),
-            "VRBN\32\0\0\0\23\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\23\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\1\0\0\0\1\0\0\0\3\0\0\0\10\0\0\0\1\0\0\0b"s);
 }
 
@@ -210,13 +210,13 @@ TEST(ControlMessageTest, WhatObserversSayIsBounded) {
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\32\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\32\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(PushAnswer{.table = 3, .tag = 258, .records = 9, .moved = {0, 8}}),
-            "VRBN\32\0\0\0\12\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\12\0\0\0\0\0\0\0"
             "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 

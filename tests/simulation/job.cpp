@@ -105,6 +105,7 @@ struct ServerNode {
   absl::Status status;
   std::vector<TaskId> lanes;  ///< the lanes' own tasks, if they have any
   int lanes_at_work = 0;
+  std::set<std::uint32_t> lanes_with_work;  ///< or that have not looked yet
 };
 
 class Job final : public World {
@@ -116,6 +117,7 @@ class Job final : public World {
         trace_(trace),
         scheduler_(scenario.scheduler),
         network_(scheduler_, scenario.network),
+        lags_(scenario.network.seed + 0x1a6),
         history_(before == nullptr ? History(scenario) : before->history),
         configurations_(
             scenario.network.seed + 7, scenario.slowest_news, [this] { return scheduler_.now(); },
@@ -231,6 +233,10 @@ class Job final : public World {
   void run_server(ServerNode& node);
   void drive_with_lane_tasks(ServerNode& node);
   void run_lane(ServerNode& node, std::uint32_t lane);
+  [[nodiscard]] Duration lag_of(const ServerNode& node) const {
+    return node.copy > 0 ? scenario_.lag_of_copies : Duration(0);
+  }
+  void lag(const ServerNode& node);
   [[nodiscard]] static Process process_of(const ServerNode& node) {
     return {.is_server = true, .rank = node.rank, .number = node.copy};
   }
@@ -311,6 +317,7 @@ class Job final : public World {
   const std::function<void(const std::string&)>& trace_;
   Scheduler scheduler_;
   Network network_;
+  std::mt19937_64 lags_;
   History history_;
   Configurations configurations_;
   Archive* archive_ = nullptr;  ///< nullptr: it makes no checkpoints
@@ -377,7 +384,8 @@ std::string address_of(std::uint32_t server, std::uint32_t copy = 0) {
 }
 
 void Job::begin(ServerNode& node) {
-  for (std::uint32_t lane = 0; scenario_.lane_tasks && lane < scenario_.lanes; ++lane)
+  const bool has_lane_tasks = scenario_.lane_tasks || lag_of(node) > Duration(0);
+  for (std::uint32_t lane = 0; has_lane_tasks && lane < scenario_.lanes; ++lane)
     node.lanes.push_back(scheduler_.spawn([this, &node, lane] { run_lane(node, lane); }));
   node.task =
       scheduler_.spawn([this, &node] { run_server(node); }, node.joins ? scenario_.slowness_of_who_joins : 1);
@@ -475,7 +483,10 @@ void Job::compare_image(ServerNode& node, server::Server& server) {
 /// As the driver's receiver thread does.
 void Job::drive_with_lane_tasks(ServerNode& node) {
   server::Server& server = *node.server;
-  server.set_lane_waker([&](std::uint32_t lane) { scheduler_.wake(node.lanes[lane]); });
+  server.set_lane_waker([&](std::uint32_t lane) {
+    node.lanes_with_work.insert(lane);
+    scheduler_.wake(node.lanes[lane]);
+  });
   server.start_lane_threads([&] { scheduler_.sleep(scheduler_.now() + microseconds(20)); });
   TimePoint give_up = TimePoint::max();
   while (!server.finished() && scheduler_.now() < give_up && !node.is_stopped) {
@@ -483,9 +494,22 @@ void Job::drive_with_lane_tasks(ServerNode& node) {
     if (!server.poll())
       node.transport->wait(std::min<TimePoint>(scheduler_.now() + milliseconds(100), server.next_poll()));
   }
+  // A copy that ends may not have used all that it has; its image is compared with those of others.
+  while (server.status().ok() && !node.is_stopped && !node.lanes_with_work.empty()) {
+    server.send();
+    scheduler_.sleep(scheduler_.now() + microseconds(20));
+  }
   server.end_lane_threads();
   node.server = nullptr;
   while (node.lanes_at_work > 0) scheduler_.sleep(scheduler_.now() + microseconds(20));  // as a join
+}
+
+/// Whatever the lane gets meanwhile wakes it in vain.
+void Job::lag(const ServerNode& node) {
+  if (lag_of(node) == Duration(0)) return;
+  const Duration length(std::uniform_int_distribution<Duration::rep>(0, lag_of(node).count())(lags_));
+  for (const TimePoint end = scheduler_.now() + length; scheduler_.now() < end && !node.ended;)
+    scheduler_.sleep(end);
 }
 
 /// As the driver's lane threads do.
@@ -499,7 +523,9 @@ void Job::run_lane(ServerNode& node, std::uint32_t lane) {
       if (node.transport != nullptr) node.transport->interrupt();
       scheduler_.step(scheduler_.running());
     } else {
+      node.lanes_with_work.erase(lane);
       scheduler_.sleep(scheduler_.now() + milliseconds(500));
+      lag(node);
     }
   }
 }
@@ -716,7 +742,8 @@ std::pair<Clock, Clock> Job::ends_of_min_clocks() const {
   for (const ServerNode& node : servers_) {
     if (node.server == nullptr) continue;
     for (const std::unique_ptr<server::Lane>& lane : node.server->lanes()) {
-      oldest = std::min(oldest, lane->min_clock());
+      // What one that follows has not used yet is used as if it were not behind.
+      if (node.server->serves()) oldest = std::min(oldest, lane->min_clock());
       // Who is dismissed may read when all have left.
       if (lane->min_clock() < consistency::VectorClock::kLeft) newest = std::max(newest, lane->min_clock());
     }

@@ -436,6 +436,13 @@ Scenario make_checkpoints(std::uint64_t seed) {
   return scenario;
 }
 
+/// Copies that take a server's place have much that they have acknowledged, and not used. From a generator of
+/// its own, so that older seeds keep their meaning.
+void let_copies_lag(Scenario& scenario) {
+  std::mt19937_64 random(scenario.seed + 0x1a66e4);
+  if (chance(random, 0.7)) scenario.lag_of_copies = microseconds(small(random, 4000));
+}
+
 /// A scenario of another model, in which servers have copies, and one copy of each may die.
 Scenario make_failover(std::uint64_t seed) {
   constexpr std::array kOf = {Model::kBsp,  Model::kSsp,        Model::kEssp,       Model::kBoundedDelay,
@@ -499,6 +506,7 @@ Scenario make_failover(std::uint64_t seed) {
                                   .delay = moment(),
                                   .length = Strike::kShortStop / 2});
   }
+  let_copies_lag(scenario);
   return scenario;
 }
 
@@ -1100,6 +1108,10 @@ std::string to_string(const Scenario& scenario) {
   if (!scenario.gathers) text += "; rows are gathered where that takes less time";
   if (scenario.gathers == true) text += "; rows are gathered";
   if (scenario.copies > 1) text += fmt::format("; each server has {} copies", scenario.copies);
+  if (scenario.lag_of_copies > Duration(0)) {
+    text += fmt::format(", behind by up to {} us",
+                        std::chrono::duration_cast<microseconds>(scenario.lag_of_copies).count());
+  }
   if (scenario.repairs) {
     const server::ImageGrain& grain = scenario.image_grain;
     text += fmt::format(

@@ -154,6 +154,8 @@ struct Scenario {
   std::uint32_t keys_of_segment = server::SparseIndex::kUsualKeysOfSegment;  ///< of sparse tables
   server::ImageGrain image_grain;
   double slowness_of_who_joins = 1;
+  /// How long lanes of copies, which are tasks of their own then, let lie what they have got, at most.
+  Duration lag_of_copies{0};
   ReadPath read_path = ReadPath::kAuto;
   std::size_t inbox_bytes = 0;
   std::size_t push_ring_bytes = 0;

@@ -279,6 +279,38 @@ TEST(MessageRing, CreditComesInQuarters) {
   }
 }
 
+/// Who sends may go by a message, and its place is not free.
+TEST(MessageRing, WhatIsAcknowledgedStaysInTheRing) {
+  Ring ring(4096);
+  RingSender& sender = ring.source().sender();
+  RingReceiver& receiver = ring.sink().receiver();
+  const auto send = [&] {
+    return ring.poll_until([&] { return ring.source().send(512) == SendResult::kSent; });
+  };
+  const auto acknowledge_all_but = [&](std::uint64_t newest) {
+    receiver.acknowledge_all_but(newest);
+    EXPECT_TRUE(receiver.return_acknowledgements());
+    for (int i = 0; i < 10; ++i) ring.poll();
+    return sender.acknowledged_position();
+  };
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(send());
+  ASSERT_TRUE(ring.poll_until([&] { return ring.sink().kept() == 8; }));
+  EXPECT_EQ(sender.acknowledged_position(), 0U);
+  EXPECT_EQ(acknowledge_all_but(8), 0U);
+  EXPECT_EQ(acknowledge_all_but(3), 5 * 512U);
+  EXPECT_EQ(acknowledge_all_but(7), 5 * 512U) << "nothing is taken back";
+  EXPECT_EQ(sender.delivered_position(), 0U);
+  EXPECT_EQ(ring.source().send(512), SendResult::kNoCredit);
+  ring.sink().release();
+  EXPECT_EQ(acknowledge_all_but(0), 8 * 512U);
+  EXPECT_EQ(sender.delivered_position(), 512U) << "who is told of the one hears of the other";
+  ASSERT_TRUE(send());
+  ASSERT_TRUE(ring.poll_until([&] { return ring.sink().kept() == 8; }));
+  EXPECT_EQ(acknowledge_all_but(100), 8 * 512U);
+  for (int i = 0; i < 8; ++i) ring.sink().release();
+  EXPECT_EQ(acknowledge_all_but(100), 9 * 512U) << "what is released is acknowledged";
+}
+
 TEST(MessageRing, AllMemoryBecomesReusableByPollingAlone) {
   Ring ring(1 << 16);
   for (int burst = 1; burst <= 6; ++burst) {
@@ -380,13 +412,13 @@ TEST(MessageRing, SendingFailsWhenTheConnectionHas) {
 }
 
 TEST(MessageRing, CreditsThatCannotBeAreErrors) {
-  const auto write_credit = [](Ring& ring, std::uint64_t credit) {
+  const auto write_credit = [](Ring& ring, std::uint64_t credit, std::uint64_t offset = 0) {
     auto word = *ring.far().allocate_region(8, Access::kLocal);
     std::memcpy(word->bytes().data(), &credit, sizeof credit);
     const WorkRequest request{.opcode = Opcode::kWrite,
                               .local = word->bytes().first(8),
                               .region = word.get(),
-                              .remote = ring.source().sender().credit_descriptor()};
+                              .remote = ring.source().sender().credit_descriptor().slice(offset, 8)};
     ASSERT_EQ(ring.far_connection().post({&request, 1}), 1U);
     for (int i = 0; i < 10; ++i) ring.poll();
   };
@@ -395,6 +427,12 @@ TEST(MessageRing, CreditsThatCannotBeAreErrors) {
     write_credit(ring, 8);
     EXPECT_EQ(ring.source().sender().on_credit().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(ring.source().send(8), SendResult::kFailed);
+  }
+  {
+    Ring ring(4096);
+    write_credit(ring, 8, 8);
+    EXPECT_THAT(std::string(ring.source().sender().on_credit().message()), HasSubstr("acknowledged"));
+    EXPECT_EQ(ring.source().sender().acknowledged_position(), 0U);
   }
   Ring ring(4096);
   for (int i = 0; i < 4; ++i) ASSERT_EQ(ring.source().send(512), SendResult::kSent);

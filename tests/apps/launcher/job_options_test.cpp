@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cores.hpp"
 #include "tests/on_one_core.hpp"
 
 namespace verbena::apps {
@@ -148,6 +149,18 @@ TEST(JobChoicesTest, WhoSharesCoresDoesNotSpin) {
   EXPECT_FALSE(spins(parsed({"--spin=never"})));
   for (const char* transport : {"--transport=tcp", "--transport=verbs"})
     EXPECT_TRUE(check(parsed({"--spin=never", transport})).ok()) << transport;
+}
+
+TEST(JobChoicesTest, CopiesOfServersNeedCoresAsServersDo) {
+  const std::uint32_t cores = base::cores_at_hand();
+  if (cores < 2) GTEST_SKIP() << "nobody spins on one core";
+  JobOptions job = parsed({});
+  job.workers = cores - job.servers;
+  EXPECT_TRUE(spins(job));
+  job.replicas = 1;
+  EXPECT_FALSE(spins(job));
+  job.workers = 1;
+  EXPECT_EQ(job.chosen_server_threads(), threads_of_a_server(cores, 1, 2));
 }
 
 TEST(JobChoicesTest, CoresThatItMayNotUseDoNotCount) {
