@@ -58,6 +58,7 @@ std::vector<ControlMessage> one_of_each() {
                   .heartbeat = {20, 21, 22},
                   .clock_board = {23, 24, 25},
                   .reads_in_place = true,
+                  .restores_rows = true,
                   .messages = 27,
                   .clock = 28},
           open_table(),
@@ -101,7 +102,10 @@ std::vector<ControlMessage> one_of_each() {
           Adopted{.configuration = 6},
           ServerGone{.server = 1},
           MovesEnded{.gone = 2},
-          Census{.table = 3, .server = 1, .gone = 2}};
+          Census{.table = 3, .server = 1, .gone = 2},
+          ServerAt{.server = 1, .address = "shm:job/server-1"},
+          BackUp{.pid = 7, .server = 1, .servers = 3, .of = 0, .ring = {8, 9, 10}},
+          BackedUp{.credit = {8, 9, 10}}};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
@@ -119,7 +123,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: whoever changes the layout must change kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\32\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\33\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
@@ -135,7 +139,7 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
                              .consistency = "asp",
                              .rule = "max",
                              .seed = 5}),
-            "VRBN\32\0\0\0\3\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\3\0\0\0\0\0\0\0"
             "\3\0\0\0\2\0\0\0ab\2\1\0\0\0\0\0\0\5\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0asp\3\0\0\0max"
             "\1\0\0\0\4\0\0\0zero\5\0\0\0\0\0\0\0\6\0\0\0always\5\0\0\0never\0\0\0\0"s);
 }
@@ -143,18 +147,18 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
 TEST(ControlMessageTest, LayoutOfWhatObserversSayIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(inspect()),
-            "VRBN\32\0\0\0\20\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\20\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\2\1\0\0\0\0\0\0\7\0\0\0\0\0\0\0\3\0\0\0top"
             "\2\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(Inspected{.rows = 258, .words_left = 9, .words = {3}}),
-            "VRBN\32\0\0\0\21\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\21\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\11\0\0\0\0\0\0\0\1\0\0\0\3\0\0\0\0\0\0\0"s);
 }
 
 TEST(ControlMessageTest, LayoutOfWhatIsSaidOfCheckpointsIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(SaveRows{.clock = 258, .since = 3, .is_base = true, .folder = "/a"}),
-            "VRBN\32\0\0\0\22\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\22\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0/a"s);
   EXPECT_EQ(encode(PartSaved{.clock = 258,
                              .stage = PartSaved::Stage::kWritten,
@@ -162,7 +166,7 @@ TEST(ControlMessageTest, LayoutOfWhatIsSaidOfCheckpointsIsFixed) {
                              .rank = 3,
                              .code = 8,
                              .reason = "b"}),
-            "VRBN\32\0\0\0\23\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\23\0\0\0\0\0\0\0"
             "\2\1\0\0\0\0\0\0\1\0\0\0\1\0\0\0\3\0\0\0\10\0\0\0\1\0\0\0b"s);
 }
 
@@ -210,13 +214,13 @@ TEST(ControlMessageTest, WhatObserversSayIsBounded) {
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\32\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\32\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(PushAnswer{.table = 3, .tag = 258, .records = 9, .moved = {0, 8}}),
-            "VRBN\32\0\0\0\12\0\0\0\0\0\0\0"
+            "VRBN\33\0\0\0\12\0\0\0\0\0\0\0"
             "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 
@@ -294,12 +298,12 @@ TEST(ControlMessageTest, ImpossibleRequestsAndAnswersAreRefused) {
   const auto refused = [](const ControlMessage& message) {
     return !decode_control(bytes_of(encode(message))).ok();
   };
-  for (const std::uint32_t kind : {0U, 13U, UINT32_MAX}) {
+  for (const std::uint32_t kind : {0U, 14U, UINT32_MAX}) {
     KeyRequests strange = requests();
     strange.kind = static_cast<KeyRequests::Kind>(kind);
     EXPECT_TRUE(refused(strange)) << kind;
   }
-  for (const std::uint32_t kind : {0U, 12U, UINT32_MAX}) {
+  for (const std::uint32_t kind : {0U, 14U, UINT32_MAX}) {
     KeyAnswers strange = answers();
     strange.answers[0].kind = static_cast<KeyAnswers::Kind>(kind);
     EXPECT_TRUE(refused(strange)) << kind;
