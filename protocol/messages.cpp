@@ -36,7 +36,10 @@ enum class ControlKind : std::uint32_t {
   kAdopted,
   kServerGone,
   kMovesEnded,
-  kCensus
+  kCensus,
+  kServerAt,
+  kBackUp,
+  kBackedUp
 };
 
 constexpr std::size_t words_of(std::uint32_t bits) {
@@ -225,6 +228,7 @@ struct Encoder {
     out.descriptor(welcome.heartbeat);
     out.descriptor(welcome.clock_board);
     out.u32(welcome.reads_in_place ? 1 : 0);
+    out.u32(welcome.restores_rows ? 1 : 0);
     out.u64(welcome.messages);
     out.u64(static_cast<std::uint64_t>(welcome.clock));
     return out.take();
@@ -350,6 +354,23 @@ struct Encoder {
     out.u32(census.gone);
     return out.take();
   }
+  std::string operator()(const ServerAt& at) const {
+    Writer out(ControlKind::kServerAt);
+    out.u32(at.server);
+    out.text(at.address);
+    return out.take();
+  }
+  std::string operator()(const BackUp& up) const {
+    Writer out(ControlKind::kBackUp);
+    for (const std::uint32_t value : {up.pid, up.server, up.servers, up.of}) out.u32(value);
+    out.descriptor(up.ring);
+    return out.take();
+  }
+  std::string operator()(const BackedUp& up) const {
+    Writer out(ControlKind::kBackedUp);
+    out.descriptor(up.credit);
+    return out.take();
+  }
   std::string operator()(const Observe&) const { return Writer(ControlKind::kObserve).take(); }
   std::string operator()(const Observed& observed) const {
     Writer out(ControlKind::kObserved);
@@ -411,6 +432,7 @@ Welcome read_welcome(Reader& in) {
   welcome.heartbeat = in.descriptor();
   welcome.clock_board = in.descriptor();
   welcome.reads_in_place = in.flag();
+  welcome.restores_rows = in.flag();
   welcome.messages = in.u64();
   welcome.clock = static_cast<std::int64_t>(in.u64());
   return welcome;
@@ -530,6 +552,23 @@ Census read_census(Reader& in) {
   return census;
 }
 
+ServerAt read_server_at(Reader& in) {
+  ServerAt at;
+  at.server = in.u32();
+  at.address = in.text(kMaxPathBytes);
+  return at;
+}
+
+BackUp read_back_up(Reader& in) {
+  BackUp up;
+  up.pid = in.u32();
+  up.server = in.u32();
+  up.servers = in.u32();
+  up.of = in.u32();
+  up.ring = in.descriptor();
+  return up;
+}
+
 Observed read_observed(Reader& in) {
   Observed observed;
   observed.server = in.u32();
@@ -613,13 +652,19 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
       return MovesEnded{in.u32()};
     case ControlKind::kCensus:
       return read_census(in);
+    case ControlKind::kServerAt:
+      return read_server_at(in);
+    case ControlKind::kBackUp:
+      return read_back_up(in);
+    case ControlKind::kBackedUp:
+      return BackedUp{in.descriptor()};
   }
   return absl::InvalidArgumentError(
       fmt::format("control message of unknown kind {}", static_cast<std::uint32_t>(kind)));
 }
 
 absl::Status check(const KeyRequests& requests) {
-  if (requests.kind < KeyRequests::Kind::kLocate || requests.kind > KeyRequests::Kind::kFind) {
+  if (requests.kind < KeyRequests::Kind::kLocate || requests.kind > KeyRequests::Kind::kRestore) {
     return absl::InvalidArgumentError(
         fmt::format("a request of unknown kind {}", static_cast<std::uint32_t>(requests.kind)));
   }
@@ -632,7 +677,7 @@ absl::Status check(const KeyRequests& requests) {
 
 absl::Status check(const KeyAnswers& answers) {
   for (const KeyAnswers::Answer& answer : answers.answers) {
-    if (answer.kind < KeyAnswers::Kind::kOwned || answer.kind > KeyAnswers::Kind::kHasNot ||
+    if (answer.kind < KeyAnswers::Kind::kOwned || answer.kind > KeyAnswers::Kind::kHasImage ||
         answer.epoch > SlotHeader::kMaxEpoch) {
       return absl::InvalidArgumentError(fmt::format("an answer of kind {} about epoch {}",
                                                     static_cast<std::uint32_t>(answer.kind), answer.epoch));
@@ -665,6 +710,14 @@ absl::Status check(const ControlMessage& message) {
       return absl::InvalidArgumentError(
           fmt::format("a copy of server {} of {}", follow->server, follow->servers));
     }
+  } else if (const auto* up = std::get_if<BackUp>(&message)) {
+    if (up->server >= up->servers || up->of >= up->servers || up->server == up->of) {
+      return absl::InvalidArgumentError(
+          fmt::format("server {} of {} keeps images of server {}", up->server, up->servers, up->of));
+    }
+  } else if (const auto* at = std::get_if<ServerAt>(&message)) {
+    if (at->address.empty() || at->address.find('\0') != std::string::npos)
+      return absl::InvalidArgumentError(fmt::format("server {} listens nowhere", at->server));
   } else if (const auto* welcome = std::get_if<Welcome>(&message)) {
     if (welcome->lanes == 0 || welcome->lanes > kMaxLanes) {
       return absl::InvalidArgumentError(fmt::format("welcome with {} lanes", welcome->lanes));
@@ -746,7 +799,7 @@ absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
   message.payload = bytes.subspan(sizeof message.header);
   const auto kind = static_cast<std::uint32_t>(message.header.kind);
   if (kind < static_cast<std::uint32_t>(BulkKind::kUpdates) ||
-      kind > static_cast<std::uint32_t>(BulkKind::kLook)) {
+      kind > static_cast<std::uint32_t>(BulkKind::kAllSent)) {
     return absl::InvalidArgumentError(fmt::format("bulk message of unknown kind {}", kind));
   }
   return message;

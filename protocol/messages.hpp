@@ -3,10 +3,11 @@
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
 // RegionAdded, Goodbye, Failed, EndIteration, SaveRows/PartSaved, KeyRequests/KeyAnswers, PushAnswer,
-// InstallAnswer, ServerGone, MovesEnded, Census; and with an observer, which is no worker and only looks,
-// Observe/Observed, Describe/OpenTable, Inspect/Inspected. Bulk messages travel through a message ring:
-// updates, pushes, calls, clocks and subscriptions to the server; rows, results and clocks to the worker.
-// Every decode function takes bytes that anyone may have written and checks all of them: INVALID_ARGUMENT.
+// InstallAnswer, ServerGone, MovesEnded, Census, ServerAt; and with an observer, which is no worker and only
+// looks, Observe/Observed, Describe/OpenTable, Inspect/Inspected. Bulk messages travel through a message
+// ring: updates, pushes, calls, clocks and subscriptions to the server; rows, results and clocks to the
+// worker. Every decode function takes bytes that anyone may have written and checks all of them:
+// INVALID_ARGUMENT.
 #pragma once
 
 #include <bit>
@@ -92,6 +93,7 @@ struct Welcome {
   Descriptor heartbeat;         ///< in the server's memory
   Descriptor clock_board;       ///< a ClockBoard in the memory of server 0; zeros from all other servers
   bool reads_in_place = false;  ///< the server can map what the worker grants it, see BulkKind::kElsewhere
+  bool restores_rows = false;   ///< rows of dynamic tables come back from images when a node dies
   std::uint64_t messages = 0;   ///< how many is_logged() messages of the worker the server has
   /// The server has all that this worker, in whatever incarnation, had to say of the clocks below it.
   std::int64_t clock = 0;
@@ -212,9 +214,12 @@ struct KeyRequests {
     kReleased = 11,
     /// To any server, for a Census: does its slot own the row, and at which epoch?
     kFind = 12,
+    /// As kHandOver, to the server that may have an image of the row, of kRestoredAhead epochs before
+    /// `epoch`.
+    kRestore = 13,
   };
   [[nodiscard]] static constexpr bool is_answered(Kind kind) {
-    return (kind <= Kind::kYield && kind != Kind::kArrived && kind != Kind::kDone) || kind == Kind::kFind;
+    return (kind <= Kind::kYield && kind != Kind::kArrived && kind != Kind::kDone) || kind >= Kind::kFind;
   }
   struct Row {
     Key key = 0;
@@ -233,7 +238,7 @@ struct KeyRequests {
 static_assert(sizeof(KeyRequests::Row) == 16 && std::is_trivially_copyable_v<KeyRequests::Row>);
 
 /// Server → worker: one answer to each row of KeyRequests that is answered, when the answer is known. Worker
-/// → server, for a Census: those of kind kHas that the worker was given.
+/// → server, for a Census: those of kinds kHas and kHasImage that the worker was given.
 struct KeyAnswers {
   enum class Kind : std::uint32_t {
     kOwned = 1,  ///< to a locate: server `node` owns it at `epoch`
@@ -255,6 +260,12 @@ struct KeyAnswers {
     kKept = 9,
     kHas = 10,     ///< to a find: the slot on server `node` owns the row, at `epoch`
     kHasNot = 11,  ///< to a find: the slot on server `node` does not own the row
+    /// To a missing: as kTake, but no slot owns the row. Server `node` may have an image of it, and is to be
+    /// asked to restore it, at `epoch`.
+    kImage = 12,
+    /// To a find: as kHasNot, but the server has an image of the row, which was on server `node`, which is
+    /// gone, at `epoch`.
+    kHasImage = 13,
   };
   struct Answer {
     Key key = 0;
@@ -344,6 +355,29 @@ struct Census {
   friend bool operator==(const Census&, const Census&) = default;
 };
 
+// Of jobs whose rows come back when a node dies (decision 75): a server keeps images of another one's rows.
+
+/// Worker → server: where another server listens.
+struct ServerAt {
+  std::uint32_t server = 0;
+  std::string address;  ///< 1 to kMaxPathBytes bytes
+};
+
+/// Server → another server, first: it keeps images of that one's rows. All that it has had before are
+/// forgotten.
+struct BackUp {
+  std::uint32_t pid = 0;
+  std::uint32_t server = 0;  ///< that keeps them
+  std::uint32_t servers = 0;
+  std::uint32_t of = 0;  ///< the server that is to send them
+  Descriptor ring;       ///< in its memory; for kImages, kLeft, kBlank and kAllSent
+};
+
+/// The answer to BackUp.
+struct BackedUp {
+  Descriptor credit;  ///< in the memory of the one that sends images
+};
+
 /// Observer → server: first, and whenever it wants to know how the job is.
 struct Observe {};
 
@@ -393,7 +427,8 @@ constexpr std::size_t kMaxOpenRequests = 65536;
 using ControlMessage =
     std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration, KeyRequests,
                  KeyAnswers, PushAnswer, InstallAnswer, RegionAdded, Observe, Observed, Describe, Inspect,
-                 Inspected, SaveRows, PartSaved, Follow, Followed, Adopted, ServerGone, MovesEnded, Census>;
+                 Inspected, SaveRows, PartSaved, Follow, Followed, Adopted, ServerGone, MovesEnded, Census,
+                 ServerAt, BackUp, BackedUp>;
 
 /// Whether only observers send such messages.
 inline bool comes_from_observer(const ControlMessage& message) {
@@ -444,6 +479,13 @@ enum class BulkKind : std::uint32_t {
   kHeard = 14,
   /// As kCall, of a function that changes no rows: whoever does not get its answer may ask again.
   kLook = 15,
+  // Server → server, over BackUp's ring:
+  kImages = 16,  ///< `count` slots of dynamic `table`, each with its key before it, as they are there now
+  kLeft = 17,    ///< `count` keys of `table`: their rows are no longer there
+  kBlank = 18,   ///< `count` KeyRanges of `table`: rows that are there, at epoch 0, and hold only zeros
+  /// All rows of the first `count` tables that have changed since the kAllSent before have been sent, or all
+  /// if it is the first one.
+  kAllSent = 19,
 };
 
 /// Whether messages of this kind change what a server has. The copies of a server get them, too, and a worker

@@ -6,6 +6,8 @@
 //
 //   bits 0–15   who holds the row's lock: 0 nobody, a worker's rank + 1, or kServer
 //   bit  16     this server owns the row; in memory, 1 means the opposite of what it was at first
+//   bit  17     it may have changed since the server has last made an image of it for another server, if it
+//               does (server/backup.hpp): whoever gives the lock back sets it
 //   bits 24–63  the epoch: how often the row had moved when this server came to own it
 //
 // At first the home owns each of its keys, at epoch 0, and other servers' slots have never owned theirs. Both
@@ -47,14 +49,23 @@ class SlotHeader {
   [[nodiscard]] constexpr SlotHeader held_by(std::uint32_t holder) const {
     return SlotHeader((bits_ & ~kHolder) | holder);
   }
+  [[nodiscard]] constexpr bool is_changed() const { return (bits_ & kChanged) != 0; }
+  [[nodiscard]] constexpr SlotHeader changed() const { return SlotHeader(bits_ | kChanged); }
+  [[nodiscard]] constexpr SlotHeader unchanged() const { return SlotHeader(bits_ & ~kChanged); }
   [[nodiscard]] constexpr std::uint64_t bits() const { return bits_; }
   friend constexpr bool operator==(SlotHeader, SlotHeader) = default;
 
  private:
   static constexpr std::uint64_t kHolder = 0xffff;
+  static constexpr std::uint64_t kChanged = std::uint64_t{1} << 17;
   std::uint64_t bits_ = 0;
 };
 static_assert(sizeof(SlotHeader) == 8);
+
+/// A row that comes back from an image of the epoch e has the epoch e + kRestoredAhead before it is moved:
+/// more than any slot can have had, since the row has not moved so often between its image and its node's
+/// death.
+constexpr std::uint64_t kRestoredAhead = std::uint64_t{1} << 20;
 
 constexpr std::size_t kCacheLineBytes = 64;
 /// Rows of this many bytes or more begin on a cache line of their own, so that each vector is loaded from one
@@ -128,11 +139,13 @@ inline bool change_header(Slot slot, SlotHeader from, SlotHeader to) {
 
 enum class LockResult : std::uint8_t { kLocked, kBusy, kNotOwned };
 
-/// Tries once. kLocked: storing `header` with store_header() gives the lock back.
+/// Tries once. kLocked: storing `header` with store_header() gives the lock back, and says that the row has
+/// changed.
 inline LockResult try_lock(Slot slot, std::uint32_t holder, SlotHeader& header) {
-  header = load_header(slot);
-  if (!header.is_owned()) return LockResult::kNotOwned;
-  if (header.holder() != 0 || !change_header(slot, header, header.held_by(holder))) return LockResult::kBusy;
+  const SlotHeader now = load_header(slot);
+  if (!now.is_owned()) return LockResult::kNotOwned;
+  if (now.holder() != 0 || !change_header(slot, now, now.held_by(holder))) return LockResult::kBusy;
+  header = now.changed();
   return LockResult::kLocked;
 }
 

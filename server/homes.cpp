@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <new>
-#include <optional>
 #include <utility>
 
 #include "base/return_if_error.hpp"
@@ -188,12 +187,16 @@ void Homes::lose(const Worker& worker, Answers& answers) {
   }
 }
 
-absl::Status Homes::missing(Key key, const Worker& worker, std::uint64_t epoch, Answers& answers) {
+absl::Status Homes::check_missing(Key key, const Worker& worker, std::uint64_t epoch) const {
+  if (!is_mover(key, worker.rank) || place(key).epoch == epoch) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("misses key {} at epoch {}, was told {}", key, epoch, place(key).epoch));
+}
+
+absl::Status Homes::missing(Key key, const Worker& worker, std::uint64_t epoch, Answers& answers,
+                            std::optional<std::uint32_t> keeper) {
+  RETURN_IF_ERROR(check_missing(key, worker, epoch));
   const bool moves_it = is_mover(key, worker.rank);
-  if (moves_it && place(key).epoch != epoch) {
-    return absl::InvalidArgumentError(
-        fmt::format("misses key {} at epoch {}, was told {}", key, epoch, place(key).epoch));
-  }
   // A worker that does not move the row knows about its own node only; and the row may have moved since.
   const bool is_told = place(key).node == worker.node && place(key).epoch == epoch;
   if (!moves_it && (is_moving(key) || !is_told || lost_.contains(key))) {
@@ -201,6 +204,13 @@ absl::Status Homes::missing(Key key, const Worker& worker, std::uint64_t epoch, 
     return absl::OkStatus();
   }
   const auto others = in_doubt_.find(key);
+  const std::uint64_t restored = place(key).epoch + protocol::kRestoredAhead;
+  // One that is in doubt may be with a dead worker that brings it home after all.
+  if (keeper && moves_it && others == in_doubt_.end() && restored <= protocol::SlotHeader::kMaxEpoch) {
+    set_place(key, {*keeper, restored});
+    answers.push_back(answer(key, worker.rank, KeyAnswers::Kind::kImage));
+    return absl::OkStatus();
+  }
   if (others == in_doubt_.end() || others->second.empty()) {
     if (others != in_doubt_.end()) in_doubt_.erase(others);
     lost_.insert(key);

@@ -25,6 +25,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -68,7 +69,12 @@ class Homes {
   void lose(const Worker& worker, Answers& answers);
   /// The row is not where the worker was told, at that epoch; so it will not be there again. Adds one answer,
   /// now or later, as localize() does. INVALID_ARGUMENT if the worker moves the key from another epoch.
-  absl::Status missing(Key key, const Worker& worker, std::uint64_t epoch, Answers& answers);
+  /// `keeper`: if the row is in no other place, that server may have an image of it, from which it comes back
+  /// (kImage); nullopt: then it is lost.
+  absl::Status missing(Key key, const Worker& worker, std::uint64_t epoch, Answers& answers,
+                       std::optional<std::uint32_t> keeper = std::nullopt);
+  /// INVALID_ARGUMENT if missing() would return it.
+  [[nodiscard]] absl::Status check_missing(Key key, const Worker& worker, std::uint64_t epoch) const;
   /// INVALID_ARGUMENT if the worker does not move the key, or moves it to another epoch.
   absl::Status arrived(Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
   /// As arrived() and end_intent(): the intent goes on where the row is.
@@ -89,6 +95,8 @@ class Homes {
     intents_.prefetch(key);
   }
   [[nodiscard]] std::uint64_t moving() const { return moving_; }
+  /// Where the row is, as far as the home knows, or where it was last.
+  [[nodiscard]] std::uint32_t node_of(Key key) const { return place(key).node; }
   /// Keys that somebody has an intent on.
   [[nodiscard]] std::uint64_t intended() const { return intents_.size(); }
 

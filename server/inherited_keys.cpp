@@ -25,7 +25,8 @@ std::vector<std::uint32_t> InheritedKeys::take_counters() {
 }
 
 absl::Status InheritedKeys::found(std::uint32_t worker, const protocol::KeyAnswers::Answer& answer) {
-  if (answer.kind != protocol::KeyAnswers::Kind::kHas || answer.epoch == 0) {
+  const bool is_image = answer.kind == protocol::KeyAnswers::Kind::kHasImage;
+  if (!is_image && (answer.kind != protocol::KeyAnswers::Kind::kHas || answer.epoch == 0)) {
     return absl::InvalidArgumentError(fmt::format("found key {} by an answer of kind {}, at epoch {}",
                                                   answer.key, static_cast<std::uint32_t>(answer.kind),
                                                   answer.epoch));

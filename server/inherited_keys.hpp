@@ -5,7 +5,7 @@
 //
 // A census finds each row in at most one slot, since by then nobody moves rows of that home any more
 // (succession.hpp). A row that it does not find was on a dead node, or on its way for a dead worker: it is
-// lost with the node of the home that is gone.
+// lost with the node of the home that is gone, unless some server has an image of it.
 //
 // No I/O. Thread safety: none; one owner.
 #pragma once
@@ -38,6 +38,10 @@ class InheritedKeys {
   /// It is known who owns them: from now on requests go to homes().
   [[nodiscard]] bool are_known() const { return are_known_; }
   [[nodiscard]] Homes& homes() { return homes_; }
+  /// Those that were lost with a node may come back from an image: nobody else can have them. Once they are
+  /// known.
+  [[nodiscard]] bool may_come_back() const { return may_come_back_; }
+  void let_none_come_back() { may_come_back_ = false; }
 
   // Until are_known(), which all of these require not to be so.
 
@@ -49,7 +53,8 @@ class InheritedKeys {
   void begin_anew() { counting_.clear(); }
   /// Workers that have requests here and do not make the census yet; from now on they do.
   std::vector<std::uint32_t> take_counters();
-  /// A worker has found the row where the answer says. INVALID_ARGUMENT if that cannot be.
+  /// A worker has found the row where the answer says, or an image of it as it was there. INVALID_ARGUMENT if
+  /// that cannot be.
   absl::Status found(std::uint32_t worker, const protocol::KeyAnswers::Answer& answer);
   /// The worker has found all rows that there are. Returns true if the census counts: then the keys are
   /// known, and `waiting` are the requests that have waited, in their order.
@@ -66,6 +71,7 @@ class InheritedKeys {
   std::uint32_t from_;
   Homes homes_;
   bool are_known_ = false;
+  bool may_come_back_ = true;
   std::vector<Request> waiting_;
   std::vector<std::uint32_t> counting_;  ///< workers that make the newest census
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -26,6 +27,8 @@ using protocol::SlotHeader;
 namespace {
 /// Some tens of microseconds: others wait for the server meanwhile.
 constexpr Key kKeysForgottenAtOnce = Key{1} << 15U;
+/// The same, where slots are looked at, which are in no cache.
+constexpr Key kKeysImagedAtOnce = Key{1} << 11U;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Transport& transport,
@@ -128,15 +131,15 @@ void MovingShard::copy_rows(SavedRows& to) const {
 }
 
 void MovingShard::own(Key key, std::uint64_t epoch) {
-  protocol::store_header(slot(key), SlotHeader::owned(epoch));
+  protocol::store_header(slot(key), SlotHeader::owned(epoch).changed());
   presence_.store(key, Presence::here(epoch, 0));
 }
 
 absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequests& requests,
                                       Homes::Answers& answers) {
-  const bool for_home = requests.kind != KeyRequests::Kind::kHandOver &&
-                        requests.kind != KeyRequests::Kind::kYield &&
-                        requests.kind != KeyRequests::Kind::kFind;
+  const bool for_home =
+      requests.kind != KeyRequests::Kind::kHandOver && requests.kind != KeyRequests::Kind::kYield &&
+      requests.kind != KeyRequests::Kind::kFind && requests.kind != KeyRequests::Kind::kRestore;
   const KeyRange keys = for_home ? home_keys_ : KeyRange{0, table.rows};
   const bool mostly_takes = !for_home || requests.kind == KeyRequests::Kind::kLocalize ||
                             requests.kind == KeyRequests::Kind::kIntend;
@@ -188,9 +191,17 @@ absl::Status MovingShard::on_request(Homes& homes, const InheritedKeys::Request&
     case KeyRequests::Kind::kArrived:
       RETURN_IF_ERROR(homes.arrived(row.key, worker.rank, row.epoch, answers));
       break;
-    case KeyRequests::Kind::kMissing:
-      RETURN_IF_ERROR(homes.missing(row.key, worker, row.epoch, answers));
+    case KeyRequests::Kind::kMissing: {
+      RETURN_IF_ERROR(homes.check_missing(row.key, worker, row.epoch));
+      const Missed missed = this->missed(homes, row.key);
+      if (missed.may_come_back && !are_at_rest_) {
+        unsettled_.push_back(request);
+        break;
+      }
+      const auto keeper = missed.may_come_back ? std::optional(missed.keeper) : std::nullopt;
+      RETURN_IF_ERROR(homes.missing(row.key, worker, row.epoch, answers, keeper));
       break;
+    }
     case KeyRequests::Kind::kSettled:
       RETURN_IF_ERROR(homes.settled(row.key, worker.rank, row.epoch, answers));
       break;
@@ -203,6 +214,15 @@ absl::Status MovingShard::on_request(Homes& homes, const InheritedKeys::Request&
     case KeyRequests::Kind::kFind:
       find(row.key, worker.rank, answers);
       break;
+    case KeyRequests::Kind::kRestore: {
+      const bool is_there = restore(row.key, row.epoch);
+      answers.push_back({worker.rank,
+                         {.key = row.key,
+                          .kind = is_there ? KeyAnswers::Kind::kTaken : KeyAnswers::Kind::kRefused,
+                          .node = server_,
+                          .epoch = row.epoch}});
+      break;
+    }
     case KeyRequests::Kind::kHandOver:
     case KeyRequests::Kind::kYield: {
       const HandOver asked{.worker = worker.rank, .row = row, .yields = kind == KeyRequests::Kind::kYield};
@@ -244,13 +264,15 @@ absl::Status MovingShard::inherit(std::uint32_t from) {
 
 void MovingShard::put_off_census() {
   census_gone_ = 0;
+  are_at_rest_ = false;
   for (InheritedKeys& keys : inherited_) {
     if (!keys.are_known()) keys.begin_anew();
   }
 }
 
-void MovingShard::begin_census(std::uint32_t gone, ShardHost& host) {
+void MovingShard::begin_census(std::uint32_t gone, bool are_at_rest, ShardHost& host) {
   census_gone_ = gone;
+  are_at_rest_ = are_at_rest;
   order_census(host);
 }
 
@@ -269,6 +291,11 @@ absl::Status MovingShard::on_found(std::uint32_t worker, const KeyAnswers::Answe
     return absl::InvalidArgumentError(
         fmt::format("found key {}, which this server has not inherited", answer.key));
   }
+  const bool is_image = answer.kind == KeyAnswers::Kind::kHasImage;
+  if (is_image && (heirs_ == nullptr || !heirs_->is_gone(answer.node))) {
+    return absl::InvalidArgumentError(
+        fmt::format("found an image of key {} of server {}, which is not gone", answer.key, answer.node));
+  }
   if (keys->are_known()) return absl::OkStatus();  // another worker was faster
   return keys->found(worker, answer);
 }
@@ -283,6 +310,12 @@ absl::Status MovingShard::on_census(std::uint32_t worker, const protocol::Census
   }
   std::vector<InheritedKeys::Request> waiting;
   if (keys->are_known() || !keys->end(worker, waiting)) return absl::OkStatus();
+  // One of a node that lives may have taken a row from its owner for the home that is gone, and bring it
+  // there after all.
+  const bool some_may_come_late = std::any_of(lost_.begin(), lost_.end(), [&](const Homes::Worker& one) {
+    return heirs_ == nullptr || !heirs_->is_gone(one.node);
+  });
+  if (some_may_come_late) keys->let_none_come_back();
   for (const InheritedKeys::Request& request : waiting)
     RETURN_IF_ERROR(on_request(keys->homes(), request, answers));
   return absl::OkStatus();
@@ -291,6 +324,13 @@ absl::Status MovingShard::on_census(std::uint32_t worker, const protocol::Census
 /// What the presence word says is looked at first, as in copy_rows().
 void MovingShard::find(Key key, std::uint32_t worker, Homes::Answers& answers) const {
   const SlotHeader header = presence_.load(key).is_here() ? protocol::load_header(slot(key)) : SlotHeader();
+  const std::optional<Image> image = header.is_owned() ? std::nullopt : this->image(key);
+  if (image) {
+    answers.push_back(
+        {worker,
+         {.key = key, .kind = KeyAnswers::Kind::kHasImage, .node = image->of, .epoch = image->epoch}});
+    return;
+  }
   answers.push_back({worker,
                      {.key = key,
                       .kind = header.is_owned() ? KeyAnswers::Kind::kHas : KeyAnswers::Kind::kHasNot,
@@ -298,10 +338,146 @@ void MovingShard::find(Key key, std::uint32_t worker, Homes::Answers& answers) c
                       .epoch = header.is_owned() ? header.epoch() : 0}});
 }
 
+// ---- rows that come back
+
+void MovingShard::take_images(Key& next, bool all, std::size_t most_bytes, RowsToSend& to) {
+  const std::size_t record_bytes = protocol::record_bytes(slot_bytes_);
+  const Key end = std::min<Key>(table.rows, next + kKeysImagedAtOnce);
+  for (; next < end && to.images.size() + record_bytes <= std::max(most_bytes, record_bytes); ++next) {
+    if (!presence_.load(next).is_here()) continue;
+    const protocol::Slot at = slot(next);
+    if (!all && !protocol::load_header(at).is_changed()) continue;
+    SlotHeader header;
+    if (protocol::try_lock(at, SlotHeader::kServer, header) != LockResult::kLocked) continue;
+    const std::byte* const values = protocol::slot_values(at);
+    const bool is_blank =
+        header.epoch() == 0 &&
+        std::all_of(values, values + stride_bytes_, [](std::byte byte) { return byte == std::byte{0}; });
+    if (is_blank && !to.blank.empty() && to.blank.back().last == next) {
+      ++to.blank.back().last;
+    } else if (is_blank) {
+      to.blank.push_back({next, next + 1});
+    } else {
+      const std::size_t begin = to.images.size();
+      to.images.resize(begin + record_bytes);
+      const std::uint64_t owned = SlotHeader::owned(header.epoch()).bits();
+      std::byte* const record = to.images.data() + begin;
+      std::memcpy(record, &next, sizeof next);
+      std::memcpy(record + sizeof next, &owned, sizeof owned);
+      std::memcpy(record + sizeof next + sizeof owned, values, stride_bytes_);
+      ++to.count;
+    }
+    protocol::store_header(at, header.unchanged());
+  }
+}
+
+std::vector<Key> MovingShard::take_left(std::size_t most) {
+  std::vector<Key> keys;
+  while (!left_.empty() && keys.size() < most) {
+    keys.push_back(*left_.begin());
+    left_.erase(left_.begin());
+  }
+  return keys;
+}
+
+absl::Status MovingShard::on_images(std::uint32_t of, const protocol::BulkMessage& message) {
+  const protocol::BulkHeader& header = message.header;
+  auto images = images_.find(of);
+  if (images == images_.end()) {
+    try {
+      images = images_.emplace(of, RowImages(table.rows, stride_bytes_)).first;
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError(
+          fmt::format("no memory for images of {} rows of table \"{}\"", table.rows, table.name));
+    }
+  }
+  RowImages& rows = images->second;
+  if (header.kind == protocol::BulkKind::kImages) {
+    RETURN_IF_ERROR(protocol::check_records(message, slot_bytes_, {0, table.rows}));
+    for (std::uint32_t i = 0; i < header.count; ++i) {
+      const Key key = protocol::record_key(message.payload, slot_bytes_, i);
+      if (key >= table.rows) continue;  // as in push()
+      const std::byte* const image = protocol::record_values(message.payload, slot_bytes_, i);
+      rows.put(key, base::load_once<SlotHeader>(image).epoch(), protocol::slot_values(image));
+    }
+    return absl::OkStatus();
+  }
+  if (header.kind == protocol::BulkKind::kLeft) {
+    RETURN_IF_ERROR(protocol::check_keys(message, {0, table.rows}));
+    for (std::uint32_t i = 0; i < header.count; ++i) {
+      const Key key = protocol::record_key(message.payload, 0, i);
+      if (key < table.rows) rows.drop(key);
+    }
+    return absl::OkStatus();
+  }
+  if (header.kind != protocol::BulkKind::kBlank ||
+      message.payload.size() != header.count * sizeof(KeyRange)) {
+    return absl::InvalidArgumentError(fmt::format("sent {} bytes as images of kind {}",
+                                                  message.payload.size(),
+                                                  static_cast<std::uint32_t>(header.kind)));
+  }
+  for (std::uint32_t i = 0; i < header.count; ++i) {
+    const auto range = base::load_once<KeyRange>(message.payload.data() + i * sizeof(KeyRange));
+    if (range.first > range.last || range.last > table.rows) {
+      return absl::InvalidArgumentError(
+          fmt::format("sent images of keys {} to below {}, of {} rows", range.first, range.last, table.rows));
+    }
+    for (Key key = range.first; key < range.last; ++key) rows.put_blank(key);
+  }
+  return absl::OkStatus();
+}
+
+std::uint64_t MovingShard::images(std::uint32_t of) const {
+  const auto images = images_.find(of);
+  return images == images_.end() ? 0 : images->second.count();
+}
+
+/// Nobody but the keeper of a node's images is asked for them: the next server that is left.
+std::optional<MovingShard::Image> MovingShard::image(Key key) const {
+  std::optional<Image> newest;
+  for (const auto& [of, images] : images_) {
+    if (heirs_ == nullptr || !heirs_->is_gone(of) || heirs_->of(of) != server_) continue;
+    const std::optional<std::uint64_t> epoch = images.epoch(key);
+    if (epoch && (!newest || *epoch > newest->epoch)) newest = {of, *epoch};
+  }
+  return newest;
+}
+
+bool MovingShard::restore(Key key, std::uint64_t epoch) {
+  const std::optional<Image> image = this->image(key);
+  const protocol::Slot at = slot(key);
+  if (!image || image->epoch + protocol::kRestoredAhead != epoch || protocol::load_header(at).is_owned())
+    return false;
+  RowImages& images = images_.find(image->of)->second;
+  base::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(at)),
+                   reinterpret_cast<const std::uint64_t*>(images.values(key)),
+                   stride_bytes_ / sizeof(std::uint64_t));
+  protocol::store_header(at, SlotHeader::moved(epoch));
+  images.drop(key);
+  return true;
+}
+
+MovingShard::Missed MovingShard::missed(const Homes& homes, Key key) {
+  const std::uint32_t node = homes.node_of(key);
+  if (heirs_ == nullptr || !heirs_->is_gone(node)) return {};
+  const InheritedKeys* const of_another = home_keys_.contains(key) ? nullptr : inherited(key);
+  return {.may_come_back = of_another == nullptr || of_another->may_come_back(), .keeper = heirs_->of(node)};
+}
+
+/// No worker uses a node that is gone any more, and nobody moves rows that it had.
+absl::Status MovingShard::settle_missed(Homes::Answers& answers) {
+  for (const InheritedKeys::Request& request : std::exchange(unsettled_, {}))
+    RETURN_IF_ERROR(on_request(homes_of(request.row.key), request, answers));
+  return absl::OkStatus();
+}
+
 // ---- workers that die
 
 void MovingShard::on_lost(const Homes::Worker& worker, Homes::Answers& answers) {
   dead_.insert(worker.rank + 1);
+  lost_.push_back(worker);
+  std::erase_if(unsettled_,
+                [&](const InheritedKeys::Request& request) { return request.worker.rank == worker.rank; });
   // Nobody would come for a row that was handed over to the dead worker. Its pushes are still applied.
   std::erase_if(put_off_, [&](const PutOff& request) {
     const auto* const hand_over = std::get_if<HandOver>(&request);
@@ -318,12 +494,13 @@ void MovingShard::on_lost(const Homes::Worker& worker, Homes::Answers& answers) 
   take_here(answers, first);
 }
 
-bool MovingShard::is_given_up(Key key) const {
+bool MovingShard::is_given_up(Key key) {
   if (dead_.empty()) return false;
   const SlotHeader header = protocol::load_header(slot(key));
   if (!header.is_owned() || !dead_.contains(header.holder())) return false;
   if (!protocol::change_header(slot(key), header, SlotHeader::moved(header.epoch()))) return false;
   presence_.store(key, Presence());
+  note_that_it_leaves(key);
   return true;
 }
 
@@ -337,12 +514,13 @@ bool MovingShard::forget_some_intents() {
   return true;
 }
 
-MovingShard::Handed MovingShard::try_hand_over(Key key, std::uint64_t epoch, bool yields) const {
+MovingShard::Handed MovingShard::try_hand_over(Key key, std::uint64_t epoch, bool yields) {
   // Only this server makes a slot cease to own, so the check stays true.
   if (!protocol::load_header(slot(key)).is_owned_at(epoch)) return Handed::kNotOwned;
   if (yields && presence_.want(key)) return Handed::kKept;
   if (protocol::try_hand_over(slot(key), epoch) != LockResult::kLocked) return Handed::kBusy;
   presence_.store(key, Presence());
+  note_that_it_leaves(key);
   return Handed::kTaken;
 }
 
@@ -361,7 +539,7 @@ void MovingShard::take_here(Homes::Answers& answers, std::size_t first) {
   }
 }
 
-bool MovingShard::hand_over(const HandOver& request, Homes::Answers& answers) const {
+bool MovingShard::hand_over(const HandOver& request, Homes::Answers& answers) {
   const auto [key, epoch] = request.row;
   const Handed result = try_hand_over(key, epoch, request.yields);
   if (result == Handed::kBusy && !is_given_up(key)) return false;
@@ -396,7 +574,7 @@ absl::Status MovingShard::on_push(const Homes::Worker& worker, const protocol::B
   return absl::OkStatus();
 }
 
-bool MovingShard::push(Push& request, MessageAnswers& answers) const {
+bool MovingShard::push(Push& request, MessageAnswers& answers) {
   for (std::uint32_t& i = request.next; i < request.answer.records; ++i) {
     const Key key = protocol::record_key(request.records, stride_bytes_, i);
     // The key was checked when it came, but the worker can still write there: the key that is used must be
@@ -449,6 +627,9 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
 
 bool MovingShard::try_again(Homes::Answers& answers, MessageAnswers& message_answers) {
   const bool has_forgotten = forget_some_intents();
+  const bool has_missed = are_at_rest_ && !unsettled_.empty();
+  // They were checked when they came: whoever misses a row moves it still.
+  if (has_missed) static_cast<void>(settle_missed(answers));
   const auto is_done = [&](PutOff& request) {
     if (const auto* const hand_over_of = std::get_if<HandOver>(&request))
       return hand_over(*hand_over_of, answers);
@@ -458,7 +639,7 @@ bool MovingShard::try_again(Homes::Answers& answers, MessageAnswers& message_ans
     put_off.inbox->users.store(0, std::memory_order_release);
     return true;
   };
-  return std::erase_if(put_off_, is_done) > 0 || has_forgotten;
+  return std::erase_if(put_off_, is_done) > 0 || has_forgotten || has_missed;
 }
 
 void MovingShard::forget_put_off() {
@@ -467,6 +648,7 @@ void MovingShard::forget_put_off() {
       push->inbox->users.store(0, std::memory_order_release);
   }
   put_off_.clear();
+  unsettled_.clear();
   forgotten_ = table.rows;
 }
 

@@ -11,7 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "protocol/heirs.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/placement.hpp"
 #include "protocol/presence.hpp"
@@ -26,6 +29,7 @@
 #include "server/homes.hpp"
 #include "server/inherited_keys.hpp"
 #include "server/lane.hpp"
+#include "server/row_images.hpp"
 #include "server/table_shard.hpp"
 #include "transport/transport.hpp"
 
@@ -77,16 +81,48 @@ class MovingShard : public TableShard {
   /// Yet another server is gone: until begin_census(), rows may be on their way that nobody knows of.
   void put_off_census();
   /// Nobody moves rows any more that only a home which is gone could have told it to; `gone`: so many servers
-  /// are. From now on, workers that ask about inherited keys are to find out who owns them.
-  void begin_census(std::uint32_t gone, ShardHost& host);
+  /// are. From now on, workers that ask about inherited keys are to find out who owns them. `are_at_rest`:
+  /// nor does anybody use the rows that were there, so that they may come back.
+  void begin_census(std::uint32_t gone, bool are_at_rest, ShardHost& host);
   /// INVALID_ARGUMENT if the key is none that could be found.
   absl::Status on_found(std::uint32_t worker, const protocol::KeyAnswers::Answer& answer);
   /// A worker has ended the newest census of the keys of the home census.server. Adds the answers to the
   /// requests that have waited for it.
   absl::Status on_census(std::uint32_t worker, const protocol::Census& census, Homes::Answers& answers);
 
+  // Rows that come back when a node dies (backup.hpp):
+
+  /// They do. `heirs`: who is gone; must outlive the shard. To be called first, if at all.
+  void restore_rows(const protocol::Heirs& heirs) { heirs_ = &heirs; }
+  /// What is to be sent to the server that keeps images of this node's rows.
+  struct RowsToSend {
+    std::vector<std::byte> images;  ///< as many records of a key and its slot
+    std::uint32_t count = 0;
+    std::vector<KeyRange> blank;  ///< rows of zeros, at epoch 0
+    [[nodiscard]] bool empty() const { return count == 0 && blank.empty(); }
+  };
+  /// Adds rows that have changed since their last image, or all that are here: looks at keys from `next` on,
+  /// at some at a time, and moves `next` on. Rows that somebody holds are left out: they will have changed.
+  void take_images(Key& next, bool all, std::size_t most_bytes, RowsToSend& to);
+  /// Nobody keeps images of this node's rows now, or somebody does: then what leaves is noted.
+  void note_what_leaves(bool whether) {
+    notes_what_leaves_ = whether;
+    left_.clear();
+  }
+  /// Up to so many keys whose rows have left since they were noted, each once.
+  [[nodiscard]] std::vector<Key> take_left(std::size_t most);
+  [[nodiscard]] bool has_left() const { return !left_.empty(); }
+  // This server keeps images of the rows of the node `of`. INVALID_ARGUMENT for what breaks the rules,
+  // RESOURCE_EXHAUSTED.
+  absl::Status on_images(std::uint32_t of, const protocol::BulkMessage& message);
+  /// Those of `of` are of no use any more.
+  void drop_images(std::uint32_t of) { images_.erase(of); }
+  [[nodiscard]] std::uint64_t images(std::uint32_t of) const;
+
   bool try_again(ShardHost& host) override { return try_again(host.key_answers(), host.message_answers()); }
-  [[nodiscard]] bool has_put_off() const override { return !put_off_.empty() || forgotten_ < table.rows; }
+  [[nodiscard]] bool has_put_off() const override {
+    return !put_off_.empty() || forgotten_ < table.rows || (are_at_rest_ && !unsettled_.empty());
+  }
   void forget_put_off() override;
 
   // Each adds its answers, and those that others have waited for. Errors: INVALID_ARGUMENT for what the rules
@@ -141,12 +177,30 @@ class MovingShard : public TableShard {
   /// The row lies here now; its values have been written.
   void own(Key key, std::uint64_t epoch);
   /// Whether a worker that has died held the row; if so, this slot no longer owns the row from now on.
-  [[nodiscard]] bool is_given_up(Key key) const;
+  [[nodiscard]] bool is_given_up(Key key);
+  void note_that_it_leaves(Key key) {
+    if (notes_what_leaves_) left_.insert(key);
+  }
+  /// A worker misses the row, which its home believes to be on a node that is gone.
+  struct Missed {
+    bool may_come_back = false;  ///< if nobody else may have it, it may come back from an image
+    std::uint32_t keeper = 0;    ///< which server may have one
+  };
+  [[nodiscard]] Missed missed(const Homes& homes, Key key);
+  /// Of the rows of a node that is gone.
+  struct Image {
+    std::uint32_t of = 0;
+    std::uint64_t epoch = 0;
+  };
+  [[nodiscard]] std::optional<Image> image(Key key) const;
+  /// An image becomes the row of this slot, as if that had owned it until now.
+  [[nodiscard]] bool restore(Key key, std::uint64_t epoch);
+  absl::Status settle_missed(Homes::Answers& answers);
   /// Does what can be done now; true if the request is done.
-  bool hand_over(const HandOver& request, Homes::Answers& answers) const;
+  bool hand_over(const HandOver& request, Homes::Answers& answers);
   enum class Handed : std::uint8_t { kTaken, kKept, kBusy, kNotOwned };
-  [[nodiscard]] Handed try_hand_over(Key key, std::uint64_t epoch, bool yields) const;
-  bool push(Push& request, MessageAnswers& answers) const;
+  [[nodiscard]] Handed try_hand_over(Key key, std::uint64_t epoch, bool yields);
+  bool push(Push& request, MessageAnswers& answers);
   /// If this server is the one that must hand over, it does so at once and need not be asked.
   void take_here(Homes::Answers& answers, std::size_t first);
   /// Nobody knows what a dead worker intended, so the intents of this server's node are counted anew. Does
@@ -165,6 +219,14 @@ class MovingShard : public TableShard {
   std::unique_ptr<transport::MemoryRegion> region_;
   const protocol::PresenceMap presence_;
   std::deque<PutOff> put_off_;
+  const protocol::Heirs* heirs_ = nullptr;     ///< nullptr: rows do not come back
+  std::map<std::uint32_t, RowImages> images_;  ///< by node
+  bool notes_what_leaves_ = false;
+  absl::flat_hash_set<Key> left_;
+  bool are_at_rest_ = false;  ///< begin_census()
+  /// Workers that miss rows which may come back, until are_at_rest_.
+  std::vector<InheritedKeys::Request> unsettled_;
+  std::vector<Homes::Worker> lost_;          ///< workers that have died
   absl::flat_hash_set<std::uint32_t> dead_;  ///< dead workers, as holders of locks
   Key forgotten_;                            ///< intents on keys below it are, since the last of dead_ died
 };

@@ -93,6 +93,9 @@ struct Peer {
   // Or it is another copy of this server:
   bool is_predecessor = false;     ///< this server follows it
   std::unique_ptr<LogSender> log;  ///< it follows this server
+  // Or it is another server (backup.hpp):
+  bool sends_images = false;              ///< of its rows, which this server keeps
+  std::unique_ptr<LogSender> takes_them;  ///< it keeps images of this server's rows
   bool is_observer = false;
   std::shared_ptr<FunctionRun> inspection;  ///< what an observer has asked for; a lane has it until it ends
   bool has_inspected = false;               ///< it has ended, and the observer is to be told
@@ -121,6 +124,7 @@ struct Peer {
   /// It can be told something.
   [[nodiscard]] bool is_there() const { return connection != nullptr && !left && !closed && !welcome; }
   [[nodiscard]] bool is_copy() const { return is_predecessor || log != nullptr; }
+  [[nodiscard]] bool is_other_server() const { return sends_images || takes_them != nullptr; }
   /// There is something to do that no event will announce.
   [[nodiscard]] bool is_busy() const {
     const bool waits = !control.empty() || !announcements.empty() || !answers.empty() || !in_inbox.empty() ||
@@ -192,7 +196,7 @@ class Strangers {
   /// Without a connection it is none: that has become another peer's, which has come back, or has ended.
   static bool is_one(const Peer* peer) {
     return peer->connection != nullptr && !peer->is_worker() && !peer->is_observer && !peer->is_copy() &&
-           !peer->closed;
+           !peer->is_other_server() && !peer->closed;
   }
   void note_silent(const Peer& peer, transport::TimePoint now);
 

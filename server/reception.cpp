@@ -191,7 +191,8 @@ absl::StatusOr<Peer*> Reception::connect(Peer& newcomer, const protocol::Hello& 
                         .push_credit = protocol::Descriptor::of(peer.pushes->ring().credit_descriptor()),
                         .heartbeat = protocol::Descriptor::of(*heartbeat),
                         .clock_board = *clock_board,
-                        .reads_in_place = reads_in_place};
+                        .reads_in_place = reads_in_place,
+                        .restores_rows = job_.options.backup_every_ms > 0};
   return &peer;
 }
 

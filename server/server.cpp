@@ -68,6 +68,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& tra
     return absl::InvalidArgumentError(
         fmt::format("a server has 1 to {} lanes, not {}", protocol::kMaxLanes, lanes));
   }
+  if (options.backup_every_ms > 0 && !options.outlives_workers) {
+    return absl::InvalidArgumentError(
+        "a server backs up rows only where the job goes on when a node dies: let it outlive workers, too");
+  }
   RETURN_IF_ERROR(transport::check_silence_timeout(options.silence_timeout_ms));
   auto heartbeat = transport::Heartbeat::create(transport);
   if (!heartbeat.ok()) return heartbeat.status();
@@ -112,7 +116,10 @@ Server::Server(transport::Transport& transport, ServerOptions options,
           .workers = workers_,
           .reply = [this](Peer& peer, const protocol::ControlMessage& message) { reply(peer, message); }},
       saving_(job_view_, [this] { transport_.interrupt(); }),
-      succession_(job_view_),
+      succession_(job_view_,
+                  [this] {
+                    if (backup_) backup_->on_rest();
+                  }),
       observers_(job_view_),
       reception_({.transport = transport,
                   .options = options_,
@@ -125,6 +132,8 @@ Server::Server(transport::Transport& transport, ServerOptions options,
       absences_(transport, options_, workers_, *this),
       strangers_(options_.workers),
       image_grain_(image_grain) {
+  if (options_.backup_every_ms > 0 && options_.servers > 1)
+    backup_.emplace(transport, options_, shards_, succession_.heirs(), static_cast<Backup::Host&>(*this));
   if (clock_board_memory_) clock_board_ = {clock_board_memory_->bytes().data(), options_.workers};
   std::vector<transport::TokenBucket*> budgets;
   for (std::uint32_t worker = 0; options_.push_budget_mb_per_s > 0 && worker < options_.workers; ++worker)
@@ -184,6 +193,7 @@ bool Server::receive() {
   if (reception_.has_waiting() && status_.ok()) reception_.take_waiting();
   strangers_.part(transport_, [&](Peer& peer) { to_do_.add(peer); });
   if (!push_budgets_.empty()) refill_budgets();
+  if (backup_ && status_.ok()) worked |= backup_->poll();
   absences_.poll(count == 0);
   return worked;
 }
@@ -256,6 +266,7 @@ void Server::on_event(const transport::Event& event) {
       if (peer.watch && peer.watch->on_completion(event)) break;
       if (peer.pushes && peer.pushes->is_connected()) peer.pushes->ring().on_completion(event);
       if (peer.log) peer.log->ring().on_completion(event);
+      if (peer.takes_them) peer.takes_them->ring().on_completion(event);
       break;
     case transport::Event::Kind::kDisconnected:
       on_disconnected(peer);
@@ -304,6 +315,11 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       status = status_.ok() ? chain_.on_follow(peer, *follow) : status_;
     } else if (const auto* followed = std::get_if<protocol::Followed>(&*message)) {
       status = chain_.on_followed(peer, *followed);
+    } else if (const auto* back_up = std::get_if<protocol::BackUp>(&*message)) {
+      status = on_back_up(peer, *back_up);
+    } else if (const auto* backed_up = std::get_if<protocol::BackedUp>(&*message)) {
+      status = peer.sends_images ? backup_->on_backed_up(peer, *backed_up)
+                                 : absl::FailedPreconditionError("answers what nobody has said");
     } else if (const auto* ended = std::get_if<protocol::Failed>(&*message); ended && !peer.is_worker()) {
       // It was refused and takes its leave, or the job has ended where this server follows.
       if (peer.is_predecessor && chain_.ends_with(peer)) fail(absl::AbortedError(ended->reason));
@@ -335,6 +351,10 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       }
     } else if (const auto* gone = std::get_if<protocol::ServerGone>(&*message)) {
       status = succession_.on_server_gone(peer, *gone);
+      if (status.ok() && backup_) backup_->on_server_gone(gone->server);
+    } else if (const auto* at = std::get_if<protocol::ServerAt>(&*message)) {
+      status = backup_ ? backup_->on_address(*at)
+                       : absl::FailedPreconditionError("says where servers are, and nobody has asked");
     } else if (const auto* moves_ended = std::get_if<protocol::MovesEnded>(&*message)) {
       status = succession_.on_moves_ended(peer, *moves_ended);
     } else if (const auto* found = std::get_if<protocol::KeyAnswers>(&*message)) {
@@ -349,6 +369,19 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
     }
   }
   if (!status.ok()) reject(peer, status);
+}
+
+absl::Status Server::on_back_up(Peer& peer, const protocol::BackUp& back_up) {
+  if (!status_.ok()) return status_;
+  if (peer.is_worker() || peer.is_observer || peer.is_copy() || peer.is_other_server())
+    return absl::FailedPreconditionError("is known, and wants to keep images");
+  if (!backup_) {
+    return absl::FailedPreconditionError(
+        "wants to keep images of rows, which this server does not send: start all servers of the job with "
+        "the "
+        "same options");
+  }
+  return backup_->on_back_up(peer, back_up);
 }
 
 absl::Status Server::welcomed(Peer& worker, bool is_back) {
@@ -619,6 +652,7 @@ absl::StatusOr<TableShard*> Server::open_shard(const protocol::OpenTable& open) 
   }
   absl::StatusOr<TableShard*> shard = shards_.create(open);
   if (!shard.ok()) return shard;
+  if (backup_ && (*shard)->moving() != nullptr) RETURN_IF_ERROR(backup_->add(*(*shard)->moving()));
   if (chain_.is_replicated()) RETURN_IF_ERROR(check_copies(**shard));
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = (*shard)->for_lanes()});
@@ -672,6 +706,8 @@ bool Server::step_opening() {
 
 absl::Status Server::on_notification(Peer& peer, std::uint32_t notification) {
   if (peer.log != nullptr && notification == 0) return peer.log->ring().on_credit();
+  if (peer.takes_them != nullptr && notification == 0) return peer.takes_them->ring().on_credit();
+  if (peer.sends_images) return backup_->on_notification(peer, notification);
   if (!peer.is_worker() && !peer.is_predecessor)
     return absl::FailedPreconditionError("notified before its hello");
   hear(peer);
@@ -906,6 +942,7 @@ void Server::part_from(Peer& peer) {
 void Server::on_disconnected(Peer& peer) {
   peer.closed = true;
   if (peer.is_copy()) return chain_.on_gone(peer);
+  if (peer.is_other_server()) return backup_->on_gone(peer);
   if (!peer.is_worker() || peer.left) return;
   absences_.begin(peer, absl::UnavailableError(std::string(peer.connection->status().message())));
 }
@@ -970,6 +1007,7 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
   to_do_.add(peer);
   if (peer.control.send(*peer.connection, protocol::encode(message))) return;
   peer.closed = true;  // as good as gone
+  if (peer.is_other_server()) return backup_->on_gone(peer);
   if (peer.is_worker() && !peer.left) {
     absences_.begin(
         peer, absl::UnavailableError(fmt::format("{} takes no messages", peer.connection->peer_name())));
@@ -986,6 +1024,12 @@ void Server::reject(Peer& peer, const absl::Status& because) {
   }
   const absl::Status why = base::printable(because);  // it may quote what the peer has said
   peer.refused = true;
+  if (peer.is_other_server()) {
+    // The job can do without images, and so much the more without those of one that breaks rules.
+    spdlog::warn("{}: {}", peer.connection->peer_name(), std::string(why.message()));
+    backup_->on_gone(peer);
+    return drop(peer);
+  }
   if ((peer.is_worker() && workers_[peer.worker] == &peer) || peer.is_copy()) {
     fail(with_name(peer.connection->peer_name(), why));
     return;
@@ -1028,6 +1072,7 @@ transport::TimePoint Server::next_poll() const {
   next = std::min(next, absences_.next_poll());
   for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
   next = std::min(next, chain_.next_poll());
+  if (backup_) next = std::min(next, backup_->next_poll());
   if (waits_for_reader_) next = std::min<transport::TimePoint>(next, transport_.now() + kReaderPatience);
   if (shards_.have_put_off()) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
   return next;
@@ -1126,6 +1171,7 @@ bool Server::drop_if_closed(Peer& peer) {
   peer.inbox.reset();
   if (peer.pushes) peer.pushes->disconnect();
   peer.log.reset();
+  peer.takes_them.reset();
   dropped_ = true;
   return true;
 }

@@ -13,9 +13,9 @@
 // Whatever becomes of them, the job does not notice.
 //
 // It has many functions, one for each thing that may happen. What has a state of its own is a class: Shards,
-// Chain, Lane, Reception, RegionDesk, SavingDesk, Succession, Opening, Observers, Strangers, and Peer with
-// its AnswerQueue and PushChannel. What remains here is what connects them: events, messages, and how a job
-// ends.
+// Backup, Chain, Lane, Reception, RegionDesk, SavingDesk, Succession, Opening, Observers, Strangers, and Peer
+// with its AnswerQueue and PushChannel. What remains here is what connects them: events, messages, and how a
+// job ends.
 #pragma once
 
 #include <array>
@@ -38,6 +38,7 @@
 #include "protocol/clock_board.hpp"
 #include "protocol/placement.hpp"
 #include "server/absences.hpp"
+#include "server/backup.hpp"
 #include "server/chain.hpp"
 #include "server/homes.hpp"
 #include "server/image.hpp"
@@ -60,7 +61,11 @@
 
 namespace verbena::server {
 
-class Server : private ShardHost, private Chain::Host, private Reception::Host, private Absences::Host {
+class Server : private ShardHost,
+               private Chain::Host,
+               private Reception::Host,
+               private Absences::Host,
+               private Backup::Host {
  public:
   /// Listens. `transport` is used in place of the options' network, and must outlive the server.
   /// `keys_of_segment`: of sparse tables, see SparseIndex. `image_grain`: see there. INVALID_ARGUMENT for
@@ -132,6 +137,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   void on_event(const transport::Event& event);
   void hear(Peer& peer);
   void on_message(Peer& peer, std::span<const std::byte> bytes);
+  absl::Status on_back_up(Peer& peer, const protocol::BackUp& back_up);
   absl::Status take_back(Peer& worker);
   [[nodiscard]] bool is_told_later(const Peer& worker) const;
   absl::Status tell_tables_again(Peer& worker);
@@ -197,6 +203,8 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   void forget_image() override;
   absl::StatusOr<ImageBulk> load(std::string_view head) override;
   void go_on_from_image() override;
+  // Backup::Host
+  void attend(Peer& peer) override { to_do_.add(peer); }
   // Reception::Host
   void reject(Peer& peer, const absl::Status& because) override;
   void give_back(std::uint32_t lane, PushBuffer* buffer) override;
@@ -244,6 +252,7 @@ class Server : private ShardHost, private Chain::Host, private Reception::Host, 
   const JobView job_view_;
   SavingDesk saving_;
   Succession succession_;
+  std::optional<Backup> backup_;  ///< if rows come back
   Observers observers_;
   Reception reception_;
   Absences absences_;

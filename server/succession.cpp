@@ -52,8 +52,12 @@ void Succession::begin_census_if_all_moves_have_ended() {
     return !is_awaited(worker) || worker->moves_ended == heirs_.gone();
   });
   if (!have_ended) return;
+  const bool are_at_rest = std::all_of(job_.workers.begin(), job_.workers.end(), [&](const Peer* worker) {
+    return worker == nullptr || worker->left || !heirs_.is_gone(worker->node);
+  });
+  if (are_at_rest) on_rest_();
   for (TableShard* const shard : job_.shards.outside_lanes())
-    shard->moving()->begin_census(heirs_.gone(), job_.host);
+    shard->moving()->begin_census(heirs_.gone(), are_at_rest, job_.host);
 }
 
 MovingShard* Succession::shard_of(const Peer& worker, std::uint32_t table) const {

@@ -10,10 +10,15 @@
 // has died; if a last message of it takes a row from its owner after the census, the row is lost with it, and
 // who wants to move it finds that out, as without a census.
 //
+// Rows that come back from images (backup.hpp) do so when, in addition, the workers of nodes that are gone
+// are gone, too: until then one of them may change the row in place.
+//
 // Thread safety: belongs to the transport's thread.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "protocol/heirs.hpp"
@@ -27,9 +32,12 @@ class MovingShard;
 
 class Succession {
  public:
-  /// `job` must outlive it.
-  explicit Succession(const JobView& job) : job_(job), heirs_(job.servers) {}
+  /// `job` must outlive it. `on_rest`: called when nobody uses the nodes that are gone any more, before rows
+  /// come back; maybe several times.
+  Succession(const JobView& job, std::function<void()> on_rest)
+      : job_(job), on_rest_(std::move(on_rest)), heirs_(job.servers) {}
 
+  [[nodiscard]] const protocol::Heirs& heirs() const { return heirs_; }
   // From a worker. INVALID_ARGUMENT: it breaks rules. RESOURCE_EXHAUSTED: no memory for inherited keys.
   absl::Status on_server_gone(Peer& worker, const protocol::ServerGone& gone);
   absl::Status on_moves_ended(Peer& worker, const protocol::MovesEnded& ended);
@@ -46,6 +54,7 @@ class Succession {
   [[nodiscard]] MovingShard* shard_of(const Peer& worker, std::uint32_t table) const;
 
   const JobView& job_;
+  const std::function<void()> on_rest_;
   protocol::Heirs heirs_;
 };
 

@@ -96,6 +96,7 @@ absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, co
   link.lanes.resize(welcome.lanes);
   // Updates for one that did not were put where nobody else can read.
   link.reads_in_place = welcome.reads_in_place && (is_new || link.reads_in_place);
+  link.restores_rows = welcome.restores_rows;
   link.inbox_bytes = welcome.inbox.length_bytes;
   link.inbox->set_ring(welcome.inbox.as<transport::RemoteDescriptor>());
   if (!link.inbox->status().ok()) return link.inbox->status();

@@ -128,6 +128,7 @@ struct ServerLink {
   ReadsUnderWay reads;
   SmallMessages small;
   bool reads_in_place = false;  ///< the server maps the memory that it is granted
+  bool restores_rows = false;   ///< those of a node that dies come back
   std::optional<transport::TokenBucket> update_budget;
   transport::MessageOutbox control;
   std::size_t open_requests = 0;  ///< answers about dynamic tables that are still to come

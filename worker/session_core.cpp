@@ -84,11 +84,26 @@ absl::Status SessionCore::join(transport::TimePoint deadline) {
   const auto welcomed = [&] {
     return std::none_of(links_.begin(), links_.end(), [](const auto& link) { return link->lanes.empty(); });
   };
-  return wait_until(welcomed, options_.timeout_ms, [&] {
+  RETURN_IF_ERROR(wait_until(welcomed, options_.timeout_ms, [&] {
     const auto silent =
         std::find_if(links_.begin(), links_.end(), [](const auto& link) { return link->lanes.empty(); });
     return fmt::format("the welcome of {}", (*silent)->connection->peer_name());
-  });
+  }));
+  say_where_servers_are();
+  return status_;
+}
+
+/// Servers that keep images of one another's rows do not know that themselves. Each hears it from some
+/// worker.
+void SessionCore::say_where_servers_are() {
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    const bool is_due = link->server == node() || link->server % options_.workers == options_.rank;
+    if (!link->restores_rows || !is_due) continue;
+    for (std::uint32_t server = 0; server < options_.servers.size(); ++server) {
+      if (server != link->server)
+        control(*link, protocol::ServerAt{.server = server, .address = options_.servers[server]});
+    }
+  }
 }
 
 SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport)

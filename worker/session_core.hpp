@@ -191,6 +191,7 @@ class SessionCore {
   bool go_on(std::size_t count);
   absl::Status join(transport::TimePoint deadline);
   absl::Status connect_to(std::uint32_t server, transport::TimePoint deadline);
+  void say_where_servers_are();
   void control(ServerLink& link, const protocol::ControlMessage& message);
   Ground ground() {
     return {*transport_, memory_, *heartbeat_, lead_, options_, node(), mending_.configuration(), clock_};

@@ -257,6 +257,15 @@ void add_outlive_option(CLI::App& command, JobOptions& options) {
           "no clock waits for it (docs/allocation.md); else the job fails all the same. All servers of the "
           "job need it.")
       ->group(kServers);
+  add_number(command, "--backup-every-ms", options.backup_every_ms,
+             "With --outlive-workers: every so many milliseconds, send images of the rows of dynamic tables "
+             "that have changed to the next server, from which the rows of a node that dies come back, at "
+             "most that old: updates of the last milliseconds may be missing (docs/allocation.md). 0: none; "
+             "these rows are lost. The same for all servers of the job.",
+             {0, 3'600'000})
+      ->type_name("MS")
+      ->group(kServers)
+      ->capture_default_str();
 }
 
 void add_address_options(CLI::App& command, JobOptions& options) {
@@ -758,7 +767,9 @@ std::string effective(const JobOptions& options) {
       options.transport.streams == 0 ? "" : fmt::format(" --streams={}", options.transport.streams),
       options.chosen_server_threads(), options.chosen_lanes(), options.job,
       absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
-      options.silence_timeout_ms, options.outlives_workers ? " --outlive-workers" : "",
+      options.silence_timeout_ms,
+      (options.outlives_workers ? std::string(" --outlive-workers") : std::string()) +
+          (options.backup_every_ms == 0 ? "" : fmt::format(" --backup-every-ms={}", options.backup_every_ms)),
       options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="), saving);
 }
 

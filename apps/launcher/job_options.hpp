@@ -53,6 +53,7 @@ struct JobOptions {
   std::uint32_t leader_patience_s = 60;
   /// For servers started by hand, for users' own programs: the servers go on when a worker dies.
   bool outlives_workers = false;
+  std::uint32_t backup_every_ms = 0;  ///< and rows that move come back when a node dies; 0: they are lost
   // --- worse conditions than the host's, for experiments
   std::vector<std::string> slow;  ///< parse_slow()
   CheckpointSettings checkpoints;

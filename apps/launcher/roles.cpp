@@ -76,6 +76,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, Outlet& ou
                                          .servers = job.servers,
                                          .workers = job.total_workers(),
                                          .outlives_workers = job.outlives_workers,
+                                         .backup_every_ms = job.backup_every_ms,
                                          .replaces_workers = role.replaces_workers,
                                          .silence_timeout_ms = job.silence_timeout_ms,
                                          .configuration = configuration,

@@ -109,6 +109,10 @@ struct Asp {
 /// began after another had ended comes after it in this order (that is, each number is linearizable). The
 /// model promises nothing about clocks. Each push costs a round trip.
 ///
+/// Not so for rows of dynamic tables that come back from images after their node has died
+/// (ServerOptions::backup_every_ms): pushes of the last milliseconds before, which had ended, may be missing
+/// from then on.
+///
 ///   u ended before the read began ⇒ u ∈ R;   R₁ ⊆ R₂ or R₂ ⊆ R₁ for any two reads of a number
 struct Sequential {
   friend bool operator==(const Sequential&, const Sequential&) = default;

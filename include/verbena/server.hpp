@@ -33,6 +33,15 @@ struct ServerOptions {
   /// lost: calls that need one of them return DATA_LOSS, and all other rows stay usable. Must be the same on
   /// all servers. For applications that can do without a worker.
   bool outlives_workers = false;
+  /// With `outlives_workers`: each server sends images of the rows of dynamic tables that lie on its node,
+  /// and have changed since the last time, to another server, so many milliseconds after it has begun to do
+  /// so the last time. When a node dies, its rows come back from there when they are wanted, at most that old
+  /// (and the time that a look at all rows of the node takes). So updates of the last milliseconds may be
+  /// missing in them, also those that were acknowledged: `sequential` does not hold for them at that moment.
+  /// A row that had come to the node within that time is lost, as without images: DATA_LOSS. 0: no images,
+  /// which costs nothing; all rows of a dead node are lost. Must be the same on all servers, or 0 on all.
+  /// Costs memory for one more copy of each row, and a look at each row of a node each time.
+  std::uint32_t backup_every_ms = 0;
   /// A worker that dies is waited for: the program that has started it starts another process that takes its
   /// place (SessionOptions::incarnation), and the job goes on. Only for jobs with static tables; once there
   /// is a dynamic one, the job fails as usual. Must be the same on all servers. For programs that see to it

@@ -62,7 +62,8 @@ struct SessionOptions {
   ReadPath read_path = ReadPath::kAuto;
   /// What happens to this session when a server dies. False: the session fails. True, if all tables are
   /// dynamic and the server is not this worker's own: operations on rows that lay on the dead server fail,
-  /// and all other operations go on; some wait until each worker has used its session once. A worker whose
+  /// unless its rows come back from images on another one (ServerOptions::backup_every_ms), and all other
+  /// operations go on; some wait until each worker has used its session once. A worker whose
   /// own server is gone counts as dead, too. A server to which one worker loses its connection counts as dead
   /// for all. For jobs with servers that outlive workers (ServerOptions::outlives_workers).
   bool outlives_servers = false;
@@ -214,6 +215,9 @@ struct SessionStatistics {
   std::uint64_t rows_pushed_locally = 0;
   std::uint64_t rows_pushed_remotely = 0;
   std::uint64_t rows_localized = 0;  ///< moved here by this worker's localize()
+  /// Of these and those that intents have moved: from images, since their nodes are gone
+  /// (ServerOptions::backup_every_ms). Each may lack updates of the last milliseconds before.
+  std::uint64_t rows_restored = 0;
   /// For each localize() and each intent for which rows had to come here: the time until the last row had
   /// come.
   DurationHistogram move_times;

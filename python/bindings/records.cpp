@@ -33,6 +33,7 @@ py::dict statistics_record(const SessionStatistics& statistics) {
   add("rows_pushed_locally", statistics.rows_pushed_locally);
   add("rows_pushed_remotely", statistics.rows_pushed_remotely);
   add("rows_localized", statistics.rows_localized);
+  add("rows_restored", statistics.rows_restored);
   add("locations_asked", statistics.locations_asked);
   add("rows_moved_by_intent", statistics.rows_moved_by_intent);
   add("rows_replicated", statistics.rows_replicated);

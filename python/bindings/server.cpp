@@ -125,6 +125,7 @@ std::unique_ptr<PythonServer> make_server(const std::string& address, const py::
   arguments.take("servers", options.servers);
   arguments.take("workers", options.workers);
   arguments.take("outlives_workers", options.outlives_workers);
+  arguments.take("backup_every_ms", options.backup_every_ms);
   arguments.take("replaces_workers", options.replaces_workers);
   arguments.take("silence_timeout_ms", options.silence_timeout_ms);
   arguments.take("threads", options.threads);

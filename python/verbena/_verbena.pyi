@@ -210,6 +210,7 @@ class Server:
         servers: int = 1,
         workers: int = 1,
         outlives_workers: bool = False,
+        backup_every_ms: int = 0,
         replaces_workers: bool = False,
         silence_timeout_ms: int = 5000,
         threads: int = 1,

@@ -85,6 +85,7 @@ std::vector<simulation::Model> recorded_models() {
   std::erase(models, simulation::Model::kSavedReplacement);
   std::erase(models, simulation::Model::kMending);
   std::erase(models, simulation::Model::kHomes);  // without deaths it is kDeath
+  std::erase(models, simulation::Model::kBackup);
   return models;
 }
 

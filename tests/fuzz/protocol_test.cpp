@@ -58,7 +58,7 @@ struct PossibleFields {
   void operator()(const Goodbye& /*goodbye*/) const {}
   void operator()(const EndIteration& end) const { EXPECT_GE(end.clock, 0); }
   void operator()(const KeyRequests& requests) const {
-    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kFind);
+    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kRestore);
     EXPECT_TRUE(!requests.rows.empty() && requests.rows.size() <= MessageRoom<KeyRequests::Row>::kMaxItems);
     for (const KeyRequests::Row& row : requests.rows) EXPECT_LE(row.epoch, SlotHeader::kMaxEpoch);
   }
@@ -66,7 +66,7 @@ struct PossibleFields {
     EXPECT_TRUE(!answers.answers.empty() &&
                 answers.answers.size() <= MessageRoom<KeyAnswers::Answer>::kMaxItems);
     for (const KeyAnswers::Answer& answer : answers.answers) {
-      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kHasNot);
+      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kHasImage);
       EXPECT_LE(answer.epoch, SlotHeader::kMaxEpoch);
     }
   }
@@ -86,6 +86,13 @@ struct PossibleFields {
   void operator()(const ServerGone& /*gone*/) const {}
   void operator()(const MovesEnded& /*ended*/) const {}
   void operator()(const Census& /*census*/) const {}
+  void operator()(const ServerAt& at) const {
+    EXPECT_TRUE(!at.address.empty() && at.address.size() <= kMaxPathBytes);
+  }
+  void operator()(const BackUp& up) const {
+    EXPECT_TRUE(up.server < up.servers && up.of < up.servers && up.server != up.of);
+  }
+  void operator()(const BackedUp& /*up*/) const {}
   void operator()(const Observe& /*observe*/) const {}
   void operator()(const Observed& observed) const {
     EXPECT_LT(observed.server, observed.servers);
@@ -144,7 +151,10 @@ TEST(ProtocolFuzz, ControlMessages) {
        encode(Adopted{.configuration = 6}),
        encode(ServerGone{.server = 1}),
        encode(MovesEnded{.gone = 2}),
-       encode(Census{.table = 3, .server = 1, .gone = 2})},
+       encode(Census{.table = 3, .server = 1, .gone = 2}),
+       encode(ServerAt{.server = 1, .address = "shm:job/server-1"}),
+       encode(BackUp{.pid = 7, .server = 1, .servers = 3, .ring = {8, 9, 10}}),
+       encode(BackedUp{.credit = {8, 9, 10}})},
       extreme_numbers());
   GuardedMemory memory;
   std::array<int, std::variant_size_v<ControlMessage>> accepted{};
@@ -301,7 +311,7 @@ TEST(ProtocolFuzz, BulkMessages) {
       ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
     }
-    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kLook);
+    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kAllSent);
     if (message->header.kind == BulkKind::kPackedUpdates)
       read_packed(*message, decompressor, packed_seen, compressed_seen);
     ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());

@@ -1,5 +1,6 @@
 // Nodes of real processes are killed one after the other, in a job that goes on without them: a server and a
-// worker each. Rows whose home has died move on, and hold each update once.
+// worker each. Rows whose home has died move on, and hold each update once. With a backup, those that lay on
+// a dead node come back.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -34,10 +35,15 @@ namespace {
 constexpr std::uint32_t kNodes = 4;
 constexpr std::uint64_t kRows = 64;  // 16 have their home on each node
 constexpr auto kPatience = std::chrono::seconds(30);
+constexpr std::uint32_t kBackupEveryMs = 5;
+/// Long enough for servers to have found one another, and for all images to be there.
+constexpr auto kRest = std::chrono::seconds(1);
 
 /// What the processes tell the test.
 struct Board {
   std::atomic<bool> stop = false;
+  std::atomic<bool> rests = false;  ///< workers are to change nothing
+  std::array<std::atomic<bool>, kNodes> is_resting{};
   std::array<std::atomic<int>, kNodes> rounds{};
   /// By node and row: what it has read at the end; −1: the row is lost.
   std::array<std::array<std::atomic<float>, kRows * kNodes>, kNodes> rows{};
@@ -49,8 +55,9 @@ struct Board {
 
 class Worker {
  public:
-  Worker(const std::vector<std::string>& servers, std::uint32_t rank, Board& board)
-      : rank_(rank), board_(board), random_(rank) {
+  /// `may_miss`: rows may come back without the last updates.
+  Worker(const std::vector<std::string>& servers, std::uint32_t rank, Board& board, bool may_miss)
+      : rank_(rank), board_(board), may_miss_(may_miss), random_(rank) {
     options_ = {.servers = servers, .rank = rank, .workers = kNodes, .outlives_servers = true};
   }
 
@@ -64,6 +71,7 @@ class Worker {
                                            .allocation = Allocation::kDynamic});
     if (!table.ok()) return table.status();
     for (bool is_last = false; !is_last; ++board_.rounds[rank_]) {
+      RETURN_IF_ERROR(rest(**session));
       is_last = board_.stop;
       for (Key key = 0; key < kRows; ++key) RETURN_IF_ERROR(count(*table, key));
     }
@@ -74,6 +82,15 @@ class Worker {
  private:
   static bool is_loss(const absl::Status& status) {
     return status.code() == absl::StatusCode::kDataLoss || status.code() == absl::StatusCode::kUnavailable;
+  }
+  absl::Status rest(Session& session) {
+    while (board_.rests) {
+      board_.is_resting[rank_] = true;
+      RETURN_IF_ERROR(session.poll());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    board_.is_resting[rank_] = false;
+    return absl::OkStatus();
   }
   absl::Status count(Table<float>& table, Key key) {
     const std::vector<Key> one{key};
@@ -88,7 +105,7 @@ class Worker {
     if (status.ok()) status = table.pull(one, values);
     if (is_loss(status)) return absl::OkStatus();
     RETURN_IF_ERROR(status);
-    if (values[rank_] == pushed) return absl::OkStatus();
+    if (values[rank_] == pushed || (may_miss_ && values[rank_] < pushed)) return absl::OkStatus();
     return absl::InternalError(fmt::format("row {} holds {} of {}", key, values[rank_], pushed));
   }
   absl::Status look_at_all(Table<float>& table) {
@@ -109,6 +126,7 @@ class Worker {
 
   const std::uint32_t rank_;
   Board& board_;
+  const bool may_miss_;
   std::mt19937 random_;
   SessionOptions options_;
 };
@@ -144,16 +162,19 @@ class Process {
   pid_t pid_;
 };
 
-class HomesTest : public ::testing::TestWithParam<int> {
+/// `backup_every_ms`: as of servers.
+template <std::uint32_t backup_every_ms>
+class NodesThatDie : public ::testing::TestWithParam<int> {
  protected:
-  HomesTest() {
+  NodesThatDie() {
     void* const memory =
         ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     EXPECT_NE(memory, MAP_FAILED);
     board_ = new (memory) Board;
     std::vector<std::string> addresses;
     for (std::uint32_t node = 0; node < kNodes; ++node)
-      addresses.push_back(fmt::format("shm:homes-{}-{}/server-{}", ::getpid(), GetParam(), node));
+      addresses.push_back(
+          fmt::format("shm:homes-{}-{}-{}/server-{}", ::getpid(), backup_every_ms, GetParam(), node));
     for (std::uint32_t node = 0; node < kNodes; ++node) {
       servers_.push_back(std::make_unique<Process>([&] {
         const std::atomic<bool> stop = false;
@@ -161,13 +182,15 @@ class HomesTest : public ::testing::TestWithParam<int> {
                            .rank = node,
                            .servers = kNodes,
                            .workers = kNodes,
-                           .outlives_workers = true},
+                           .outlives_workers = true,
+                           .backup_every_ms = backup_every_ms},
                           stop);
       }));
-      workers_.push_back(std::make_unique<Process>([&] { return Worker(addresses, node, *board_).run(); }));
+      workers_.push_back(std::make_unique<Process>(
+          [&] { return Worker(addresses, node, *board_, backup_every_ms > 0).run(); }));
     }
   }
-  ~HomesTest() override { ::munmap(board_, sizeof(Board)); }
+  ~NodesThatDie() override { ::munmap(board_, sizeof(Board)); }
 
   /// Until these have done so many rounds more.
   void let_work(const std::vector<std::uint32_t>& nodes, int rounds) {
@@ -182,6 +205,19 @@ class HomesTest : public ::testing::TestWithParam<int> {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ASSERT_TRUE(are_done()) << "they do not go on";
   }
+  /// These change nothing, and all images are made.
+  void let_rest(const std::vector<std::uint32_t>& nodes) {
+    board_->rests = true;
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto are_resting = [&] {
+      return std::all_of(nodes.begin(), nodes.end(),
+                         [&](std::uint32_t node) { return board_->is_resting[node].load(); });
+    };
+    while (!are_resting() && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(are_resting()) << "they do not rest";
+    std::this_thread::sleep_for(kRest);
+  }
   void kill_node(std::uint32_t node) {
     servers_[node]->kill();
     workers_[node]->kill();
@@ -191,6 +227,9 @@ class HomesTest : public ::testing::TestWithParam<int> {
   std::vector<std::unique_ptr<Process>> servers_;
   std::vector<std::unique_ptr<Process>> workers_;
 };
+
+using HomesTest = NodesThatDie<0>;
+using BackupTest = NodesThatDie<kBackupEveryMs>;
 
 /// The second node, which inherits from the first, dies so many microseconds after it.
 TEST_P(HomesTest, TwoAfterOneAnotherFailOver) {
@@ -218,6 +257,61 @@ TEST_P(HomesTest, TwoAfterOneAnotherFailOver) {
   for (const std::uint32_t node : {0U, 3U}) EXPECT_TRUE(board_->has_moved_inherited[node]);
 }
 
+/// Whatever was changed last is in the images: nothing is missing. The second node has images of the first
+/// one's rows, which others have taken from it, or it dies with them.
+TEST_P(BackupTest, AllRowsOfNodesThatWereAtRestComeBack) {
+  ASSERT_NO_FATAL_FAILURE(let_work({0, 1, 2, 3}, 3));
+  ASSERT_NO_FATAL_FAILURE(let_rest({0, 1, 2, 3}));
+  kill_node(1);
+  board_->rests = false;
+  ASSERT_NO_FATAL_FAILURE(let_work({0, 2, 3}, 3));
+  ASSERT_NO_FATAL_FAILURE(let_rest({0, 2, 3}));
+  kill_node(2);
+  board_->rests = false;
+  ASSERT_NO_FATAL_FAILURE(let_work({0, 3}, 3));
+  board_->stop = true;
+  for (const std::uint32_t node : {0U, 3U}) EXPECT_EQ(workers_[node]->wait(), 0);
+  for (const std::uint32_t node : {0U, 3U}) EXPECT_EQ(servers_[node]->wait(), 0);
+  std::size_t there = 0;
+  for (Key key = 0; key < kRows; ++key) {
+    for (const std::uint32_t reader : {0U, 3U}) {
+      // It had sent an update to the dead server before it knew of the death.
+      if (board_->is_in_doubt[reader][key]) continue;
+      ++there;
+      for (std::uint32_t writer = 0; writer < kNodes; ++writer) {
+        if (board_->is_in_doubt[writer][key]) continue;
+        EXPECT_EQ(board_->rows[reader][key * kNodes + writer], board_->pushed[writer][key])
+            << "of worker " << writer << " in row " << key << ", as worker " << reader << " reads it";
+      }
+    }
+  }
+  EXPECT_GT(there, kRows) << "of both";
+}
+
+/// They work when it dies: what comes back may lack something, and has nothing twice; and what is pushed from
+/// then on is there.
+TEST_P(BackupTest, RowsComeBackWhileOthersWork) {
+  ASSERT_NO_FATAL_FAILURE(let_work({0, 1, 2, 3}, 3));
+  ASSERT_NO_FATAL_FAILURE(let_rest({0, 1, 2, 3}));
+  board_->rests = false;
+  ASSERT_NO_FATAL_FAILURE(let_work({0, 1, 2, 3}, 3));
+  kill_node(1);
+  ASSERT_NO_FATAL_FAILURE(let_work({0, 2, 3}, 3));
+  board_->stop = true;
+  for (const std::uint32_t node : {0U, 2U, 3U}) EXPECT_EQ(workers_[node]->wait(), 0);
+  for (const std::uint32_t node : {0U, 2U, 3U}) EXPECT_EQ(servers_[node]->wait(), 0);
+  for (Key key = 0; key < kRows; ++key) {
+    for (const std::uint32_t reader : {0U, 2U, 3U}) {
+      if (board_->rows[reader][key * kNodes] < 0) continue;
+      for (const std::uint32_t writer : {0U, 2U, 3U}) {
+        EXPECT_LE(board_->rows[reader][key * kNodes + writer], board_->pushed[writer][key])
+            << "of worker " << writer << " in row " << key << ", as worker " << reader << " reads it";
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backups, BackupTest, ::testing::Values(0));
 INSTANTIATE_TEST_SUITE_P(Microseconds, HomesTest, ::testing::Values(0, 1'000, 100'000));
 
 }  // namespace

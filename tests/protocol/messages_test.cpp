@@ -58,6 +58,7 @@ std::vector<ControlMessage> one_of_each() {
                   .heartbeat = {20, 21, 22},
                   .clock_board = {23, 24, 25},
                   .reads_in_place = true,
+                  .restores_rows = true,
                   .messages = 27,
                   .clock = 28},
           open_table(),
@@ -101,7 +102,10 @@ std::vector<ControlMessage> one_of_each() {
           Adopted{.configuration = 6},
           ServerGone{.server = 1},
           MovesEnded{.gone = 2},
-          Census{.table = 3, .server = 1, .gone = 2}};
+          Census{.table = 3, .server = 1, .gone = 2},
+          ServerAt{.server = 1, .address = "shm:job/server-1"},
+          BackUp{.pid = 7, .server = 1, .servers = 3, .of = 0, .ring = {8, 9, 10}},
+          BackedUp{.credit = {8, 9, 10}}};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
@@ -294,12 +298,12 @@ TEST(ControlMessageTest, ImpossibleRequestsAndAnswersAreRefused) {
   const auto refused = [](const ControlMessage& message) {
     return !decode_control(bytes_of(encode(message))).ok();
   };
-  for (const std::uint32_t kind : {0U, 13U, UINT32_MAX}) {
+  for (const std::uint32_t kind : {0U, 14U, UINT32_MAX}) {
     KeyRequests strange = requests();
     strange.kind = static_cast<KeyRequests::Kind>(kind);
     EXPECT_TRUE(refused(strange)) << kind;
   }
-  for (const std::uint32_t kind : {0U, 12U, UINT32_MAX}) {
+  for (const std::uint32_t kind : {0U, 14U, UINT32_MAX}) {
     KeyAnswers strange = answers();
     strange.answers[0].kind = static_cast<KeyAnswers::Kind>(kind);
     EXPECT_TRUE(refused(strange)) << kind;

@@ -14,6 +14,9 @@ namespace {
 /// Within this time everybody has heard of the end of an iteration, if nobody pauses.
 constexpr auto kEndOfIterationTime = std::chrono::milliseconds(20);
 
+/// It takes a server to look at all rows of its node, and another one to hear of it, at most.
+constexpr auto kUntilImageIsThere = std::chrono::milliseconds(2);
+
 Iterations::Options iteration_options(const Scenario& scenario) {
   const bool end_early =
       std::any_of(scenario.tables.begin(), scenario.tables.end(),
@@ -34,6 +37,12 @@ History::History(const Scenario& scenario)
       ledger_(scenario.tables, scenario.workers, scenario.spares),
       row_ledger_(scenario.row_tables, scenario.workers + scenario.spares),
       iterations_(scenario.examples, iteration_options(scenario)) {
+  if (scenario.backup_every_ms > 0) {
+    nodes_ = scenario.nodes;
+    const std::chrono::nanoseconds oldest =
+        std::chrono::milliseconds(scenario.backup_every_ms) + kUntilImageIsThere;
+    ledger_.let_rows_come_back(oldest.count());
+  }
   for (const TableShape& table : scenario.tables) {
     auto& numbers = shared_.emplace_back();
     if (table.shared)
@@ -43,6 +52,7 @@ History::History(const Scenario& scenario)
 
 std::optional<std::string> History::hear(const Event& event, TimePoint now) {
   ++events_;
+  ledger_.set_time(std::chrono::nanoseconds(now.time_since_epoch()).count());
   return std::visit([&](const auto& one) { return hear_one(one, now); }, event);
 }
 
@@ -148,8 +158,11 @@ History::Wrong History::hear_one(const Complaint& event, TimePoint /*now*/) {
   return event.what;
 }
 
-History::Wrong History::hear_one(const Death& /*event*/, TimePoint /*now*/) {
+History::Wrong History::hear_one(const Death& event, TimePoint /*now*/) {
   ledger_.expect_losses();
+  for (std::uint32_t worker = 0; worker < nodes_.size(); ++worker) {
+    if (nodes_[worker] == event.victim) ledger_.kill(worker);
+  }
   return {};
 }
 

@@ -170,7 +170,8 @@ class History {
   };
 
   const bool virtual_time_;
-  const bool has_row_tables_;  ///< and no others
+  const bool has_row_tables_;         ///< and no others
+  std::vector<std::uint32_t> nodes_;  ///< by worker, if rows come back when nodes die
   Ledger ledger_;
   RowLedger row_ledger_;
   Iterations iterations_;

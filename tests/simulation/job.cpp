@@ -335,6 +335,7 @@ class Job final : public World {
   std::uint64_t checkpoints_ = 0;
   std::uint64_t final_rows_ = 0;
   std::uint64_t rows_localized_ = 0;
+  std::uint64_t restored_ = 0;
   std::uint64_t rows_moved_by_intent_ = 0;
   std::uint64_t rows_replicated_ = 0;
   std::uint64_t replicas_used_ = 0;
@@ -411,6 +412,7 @@ void Job::run_server(ServerNode& node) {
                                         .servers = scenario_.servers,
                                         .workers = scenario_.workers,
                                         .outlives_workers = scenario_.outlives_nodes,
+                                        .backup_every_ms = scenario_.backup_every_ms,
                                         .replaces_workers = scenario_.spares > 0,
                                         .configuration = configuration_source(&node.is_cut_off),
                                         .joins = node.joins,
@@ -582,6 +584,7 @@ void Job::run_worker(std::uint32_t rank) {
     if (!is_dead() && !steps_aside) static_cast<void>(note(WorkerLeaves{number}));
     const SessionStatistics statistics = (*session)->statistics();
     rows_localized_ += statistics.rows_localized;
+    restored_ += statistics.rows_restored;
     rows_moved_by_intent_ += statistics.rows_moved_by_intent;
     rows_replicated_ += statistics.rows_replicated;
     replicas_used_ += statistics.rows_pulled_from_replicas + statistics.rows_pushed_to_replicas;
@@ -1295,6 +1298,7 @@ JobResult Job::run() {
           .left_behind = left_behind_,
           .inherited = inherited_,
           .faults = faults_,
+          .restored = restored_,
           .losses = losses_};
 }
 

@@ -41,6 +41,7 @@ enum class Model : std::uint8_t {
   kMoves,              ///< as kRejoin, and servers, with copies or without, move to processes that join
   kHomes,              ///< as kDeath, and several nodes die: others are the homes of their keys then
   kSavedReplacement,   ///< as kReplacement, with checkpoints, from which the job goes on
+  kBackup,             ///< as kHomes, and rows of nodes that die come back, without what was pushed last
 };
 inline constexpr std::array kModels = {Model::kBsp,
                                        Model::kSsp,
@@ -66,7 +67,8 @@ inline constexpr std::array kModels = {Model::kBsp,
                                        Model::kRemoteReplacement,
                                        Model::kMoves,
                                        Model::kHomes,
-                                       Model::kSavedReplacement};
+                                       Model::kSavedReplacement,
+                                       Model::kBackup};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -96,6 +98,7 @@ struct JobResult {
       0;  ///< servers and copies that a configuration has left out, and that have gone on
   std::uint64_t inherited = 0;  ///< rows that were there at the end, and whose first home was not
   std::uint64_t faults = 0;     ///< of processes, connections and the disk, that have happened
+  std::uint64_t restored = 0;   ///< rows that have come back from images
   std::uint64_t losses = 0;     ///< operations that failed because a row was lost with a dead worker or node
 };
 

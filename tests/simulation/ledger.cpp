@@ -48,6 +48,7 @@ Ledger::Ledger(std::vector<TableShape> tables, std::uint32_t at_a_time, std::uin
       formers_(workers_),
       starts_(workers_),
       replaced_(workers_),
+      is_dead_(workers_, false),
       finished_(workers_, 0),
       clocks_(workers_, 0),
       clocks_known_(workers_),
@@ -66,7 +67,36 @@ Ledger::Ledger(std::vector<TableShape> tables, std::uint32_t at_a_time, std::uin
 
 void Ledger::end_push(std::uint32_t worker, std::uint32_t table, std::uint64_t key) {
   const std::size_t at = key * workers_ + worker;
-  tables_[table].ended[at] = tables_[table].histories[at].size();
+  std::vector<Push>& history = tables_[table].histories[at];
+  for (std::size_t i = tables_[table].ended[at]; i < history.size(); ++i) history[i].ended_at = now_;
+  tables_[table].ended[at] = history.size();
+}
+
+void Ledger::expect_losses() {
+  expects_losses_ = true;
+  if (!oldest_image_) return;
+  for (std::size_t table = 0; table < tables_.size(); ++table) {
+    // Nobody knows when a push has been applied that nobody waits for.
+    const std::int64_t oldest = shapes_[table].may_be_replicated() ? INT64_MIN : now_ - *oldest_image_;
+    for (std::vector<Push>& history : tables_[table].histories) {
+      for (Push& push : history) push.may_be_missing |= push.ended_at > oldest;
+    }
+  }
+}
+
+std::optional<Ledger::Range> Ledger::range_if_back(std::uint32_t table, std::uint64_t key,
+                                                   std::uint32_t worker, std::size_t ended) const {
+  const std::vector<Push>& history = tables_[table].histories[key * workers_ + worker];
+  if (std::none_of(history.begin(), history.end(), [](const Push& push) { return push.may_be_missing; }))
+    return std::nullopt;
+  Range range;
+  if (shapes_[table].may_be_replicated()) ended = 0;  // as above
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    const std::int64_t delta = history[i].sum - (i == 0 ? 0 : history[i - 1].sum);
+    range.most += delta;
+    if (i < ended && !history[i].may_be_missing) range.least += delta;
+  }
+  return range;
 }
 
 std::optional<std::string> Ledger::end_clock(std::uint32_t worker, Clock clock) {
@@ -127,7 +157,9 @@ void Ledger::push(std::uint32_t worker, std::uint32_t table, std::uint64_t key, 
   const std::size_t at = key * workers_ + worker;
   std::vector<Push>& history = tables_[table].histories[at];
   const Clock clock = finished_[worker];
-  history.push_back({clock, (history.empty() ? 0 : history.back().sum) + delta});
+  history.push_back({.clock = clock,
+                     .sum = (history.empty() ? 0 : history.back().sum) + delta,
+                     .may_be_missing = is_dead_[worker]});
   if (!shapes_[table].ordered) return;
   std::vector<OrderedUpdate>& updates = tables_[table].ordered[at];
   if (!updates.empty() && updates.back().clock == clock) {
@@ -138,6 +170,7 @@ void Ledger::push(std::uint32_t worker, std::uint32_t table, std::uint64_t key, 
 }
 
 std::optional<std::string> Ledger::check(const Read& read, std::uint64_t key, std::span<const double> row) {
+  if (is_dead_[read.reader]) return std::nullopt;
   const TableShape& shape = shapes_[read.table];
   const auto wrong = [&](const std::string& what) {
     return fmt::format("worker {} at clock {} reads key {} of table {} ({}): {}", read.reader, read.clock,
@@ -242,6 +275,20 @@ std::optional<std::string> Ledger::check_column_from(const Read& read, std::uint
   const std::vector<Push>& history = tables_[read.table].histories[key * workers_ + worker];
   // The pushes that the number holds.
   const double factor = copy + 1;
+  const std::size_t ended = worker == read.reader ? read.floor.own
+                            : read.floor.pushes.empty()
+                                ? 0
+                                : read.floor.pushes[worker * shapes_[read.table].copies + copy];
+  if (const std::optional<Range> range = range_if_back(read.table, key, worker, ended)) {
+    if (number >= factor * static_cast<double>(range->least) &&
+        number <= factor * static_cast<double>(range->most)) {
+      return std::nullopt;
+    }
+    return fmt::format(
+        "{} is not {} to {} times {}, which worker {} has pushed, but for what a node that died "
+        "may have had alone",
+        number, range->least, range->most, factor, worker);
+  }
   const auto found = std::lower_bound(
       history.begin(), history.end(), number,
       [&](const Push& push, double value) { return factor * static_cast<double>(push.sum) < value; });
@@ -388,6 +435,12 @@ std::optional<std::string> Ledger::check_final(std::uint32_t table, std::uint64_
                                                 : static_cast<double>(history.back().sum) * (copy + 1);
       const double number = row[worker * shape.copies + copy];
       if (replaced_[worker]) continue;
+      const std::size_t ended = floor.pushes.empty() ? 0 : floor.pushes[worker * shape.copies + copy];
+      if (const std::optional<Range> range = range_if_back(table, key, worker, ended);
+          range && number >= static_cast<double>(range->least) * (copy + 1) &&
+          number <= static_cast<double>(range->most) * (copy + 1)) {
+        continue;
+      }
       if (formers_[worker] && is_replaced_well(table, key, worker, row)) continue;
       if (number == expected && !formers_[worker]) continue;
       // If somebody has died, some of the last pushes may be missing.

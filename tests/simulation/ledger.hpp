@@ -101,8 +101,15 @@ class Ledger {
   void leave(std::uint32_t worker) { finished_[worker] = kAll; }
   /// `spare` takes the place of `former`, which is dead, and begins at that clock.
   void replace(std::uint32_t former, std::uint32_t spare, consistency::Clock clock);
+  /// What comes next happens at this time, in nanoseconds.
+  void set_time(std::int64_t now) { now_ = now; }
+  /// When somebody dies, rows may come back as they were so many nanoseconds before, at most.
+  void let_rows_come_back(std::int64_t oldest) { oldest_image_ = oldest; }
   /// Somebody dies: from now on, anybody's pushes that have not ended may never be applied.
-  void expect_losses() { expects_losses_ = true; }
+  void expect_losses();
+  /// The worker is of a node that dies: what it pushes from now on, before it has noticed that, counts for
+  /// nobody, and it reads what was there.
+  void kill(std::uint32_t worker) { is_dead_[worker] = true; }
   /// The worker's pushes to this key have returned. They have been applied if the model promises that.
   void end_push(std::uint32_t worker, std::uint32_t table, std::uint64_t key);
   /// Session::clock() has returned. Returns what is wrong with that; nullopt if nothing is.
@@ -128,6 +135,8 @@ class Ledger {
   struct Push {
     consistency::Clock clock = 0;
     std::int64_t sum = 0;  ///< of this push and all before it
+    std::int64_t ended_at = INT64_MAX;
+    bool may_be_missing = false;  ///< in a row that has come back, although it had ended
   };
   /// A worker's updates of one clock to the last column, added up as its update buffer does.
   struct OrderedUpdate {
@@ -147,6 +156,14 @@ class Ledger {
                                           double number, std::uint32_t copy);
   std::optional<std::string> check_column_from(const Read& read, std::uint64_t key, std::uint32_t worker,
                                                double number, std::uint32_t copy, consistency::Clock start);
+  /// Of a row that may have come back since: sums of what it must hold, and of what it may; nullopt: it
+  /// cannot lack a push that had ended. `ended`: so many pushes had.
+  struct Range {
+    std::int64_t least = 0;
+    std::int64_t most = 0;
+  };
+  [[nodiscard]] std::optional<Range> range_if_back(std::uint32_t table, std::uint64_t key,
+                                                   std::uint32_t worker, std::size_t ended) const;
   /// It is not there yet, or is replaced.
   [[nodiscard]] bool is_away(std::uint32_t worker) const {
     return replaced_[worker].has_value() || (worker >= at_a_time_ && !formers_[worker]);
@@ -175,8 +192,11 @@ class Ledger {
   std::vector<std::optional<std::uint32_t>> formers_;        ///< by worker: whose place it has taken
   std::vector<std::optional<consistency::Clock>> starts_;    ///< by worker: at which clock it did
   std::vector<std::optional<consistency::Clock>> replaced_;  ///< by worker: at which clock another one did
+  std::vector<bool> is_dead_;                                ///< by worker
   std::vector<Table> tables_;
   bool expects_losses_ = false;
+  std::int64_t now_ = 0;
+  std::optional<std::int64_t> oldest_image_;
   std::vector<consistency::Clock> finished_;  ///< by worker: clocks below it may be seen by others
   std::vector<consistency::Clock> clocks_;    ///< by worker: the clock that it is at
   /// [worker][clock − 1]: what clocks_ was when the worker called Session::clock() to begin that clock.

@@ -103,7 +103,7 @@ void add(const JobResult& life, JobResult& all) {
         &JobResult::rows_moved_by_intent, &JobResult::rows_replicated, &JobResult::replicas_used,
         &JobResult::checkpoints, &JobResult::resumed, &JobResult::failovers, &JobResult::moves,
         &JobResult::joins, &JobResult::replacements, &JobResult::losses, &JobResult::left_behind,
-        &JobResult::faults})
+        &JobResult::restored, &JobResult::faults})
     all.*count += life.*count;
 }
 

@@ -70,6 +70,8 @@ std::string_view to_string(Model model) {
       return "moves";
     case Model::kHomes:
       return "homes";
+    case Model::kBackup:
+      return "backup";
     case Model::kSavedReplacement:
       return "saved-replacement";
     case Model::kVap:
@@ -126,6 +128,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kRemoteReplacement:
     case Model::kMoves:
     case Model::kHomes:
+    case Model::kBackup:
     case Model::kSavedReplacement:
     case Model::kVap:
       break;
@@ -805,6 +808,24 @@ Scenario make_homes(std::uint64_t seed) {
   return scenario;
 }
 
+/// A scenario of kHomes whose servers keep images of one another's rows. Nodes die later, so that there is
+/// something to be brought back.
+Scenario make_backup(std::uint64_t seed) {
+  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(Model::kBackup));
+  Scenario scenario = make_homes(seed);
+  scenario.backup_every_ms = 1;
+  scenario.scheduler.pause_probability = 0;  // so that there is a bound
+  scenario.rests = true;
+  for (TableShape& table : scenario.tables) table.shared = false;
+  Duration later{0};
+  for (Strike& strike : scenario.disasters) {
+    strike.what = Disaster::kNodeDies;
+    if (chance(random, 0.6)) later += microseconds(small(random, 20'000));
+    strike.delay += later;
+  }
+  return scenario;
+}
+
 /// A scenario of another model in which connections break, of workers and between copies of servers, some
 /// again and again, and nobody may notice.
 Scenario make_mending(std::uint64_t seed) {
@@ -860,6 +881,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   if (model == Model::kRemoteReplacement) return make_remote_replacement(seed);
   if (model == Model::kMoves) return make_moves(seed);
   if (model == Model::kHomes) return make_homes(seed);
+  if (model == Model::kBackup) return make_backup(seed);
   if (model == Model::kSavedReplacement) return make_saved_replacement(seed);
   if (model == Model::kRepair) return make_repair(seed);
   if (model == Model::kCheckpoints) return make_checkpoints(seed);

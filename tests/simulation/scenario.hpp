@@ -169,6 +169,7 @@ struct Scenario {
   double update_budget_mb_per_s = 0;
   /// ServerOptions::outlives_workers and SessionOptions::outlives_servers. REQUIRES: all tables move
   bool outlives_nodes = false;
+  std::uint32_t backup_every_ms = 0;  ///< ServerOptions::backup_every_ms
   std::vector<Strike> disasters;
   /// Processes may take the places of servers.
   [[nodiscard]] bool has_configurations() const { return copies > 1 || is_elastic; }

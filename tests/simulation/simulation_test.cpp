@@ -85,7 +85,7 @@ JobResult counts_of(Model model, std::uint64_t seeds) {
           &JobResult::rows_replicated, &JobResult::replicas_used, &JobResult::checkpoints,
           &JobResult::resumed, &JobResult::failovers, &JobResult::moves, &JobResult::joins,
           &JobResult::replacements, &JobResult::links_cut, &JobResult::left_behind, &JobResult::inherited,
-          &JobResult::losses})
+          &JobResult::losses, &JobResult::restored})
       all.*count += result.*count;
   }
   return all;
@@ -117,6 +117,11 @@ TEST(HomesSimulationTest, RowsOutliveTheirHomes) {
   EXPECT_GT(counts.inherited, 200U);
   EXPECT_GT(counts.losses, 100U);
   EXPECT_GT(counts.replicas_used, 100U);
+}
+
+TEST(BackupSimulationTest, RowsOfDeadNodesComeBack) {
+  const JobResult counts = counts_of(Model::kBackup, 100);
+  EXPECT_GT(counts.restored, 80U);
 }
 
 TEST(CheckpointsSimulationTest, JobsGoOnFromCheckpoints) {

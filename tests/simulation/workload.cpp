@@ -405,8 +405,9 @@ absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> ke
       continue;
     }
     std::vector<Value> values(rows[i], rows[i] + row);
-    // Longer if workers die, so that some die while they hold rows.
-    world_.compute(microseconds(below(later_, scenario_.outlives_nodes ? 1000 : 30)));
+    // Longer if workers die, so that some die while they hold rows; but no images are made of these.
+    const bool is_long = scenario_.outlives_nodes && scenario_.backup_every_ms == 0;
+    world_.compute(microseconds(below(later_, is_long ? 1000 : 30)));
     for (std::size_t at = 0; at < row; ++at) rows[i][at] = values[at] + update[at];
   }
   RETURN_IF_ERROR(held->release());
@@ -793,9 +794,11 @@ absl::Status Workload::check_that_intents_end() {
 
 /// A row has one owner, or none while it moves; and none at all if it is lost. But if a node lives that is
 /// taken for dead, it takes a worker for dead that lives, until all know whom they do without: a row that
-/// this worker moves may be lost for those who ask the node about it meanwhile.
+/// this worker moves may be lost for those who ask the node about it meanwhile. And where rows come back, one
+/// that a home has given up may come back by its heir.
 absl::Status Workload::check_owners(std::uint32_t table, Key key, bool is_lost) {
   const bool may_be_lost_for_some =
+      scenario_.backup_every_ms > 0 ||
       std::any_of(scenario_.disasters.begin(), scenario_.disasters.end(),
                   [](const Strike& strike) { return strike.what == Disaster::kNodeIsMissed; });
   const std::optional<std::uint32_t> owners = world_.owners(table, key);

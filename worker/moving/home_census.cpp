@@ -72,12 +72,15 @@ bool HomeCensus::pass_on() {
 }
 
 absl::Status HomeCensus::on_answer(const ServerLink& link, const KeyAnswers::Answer& answer) {
-  if (answer.node != link.server || open_[link.server] == 0 || !range_.contains(answer.key)) {
+  // An image is of the node where the row was.
+  const bool is_image = answer.kind == KeyAnswers::Kind::kHasImage;
+  const bool is_of_link = is_image ? rows_.nodes[answer.node].is_dead : answer.node == link.server;
+  if (!is_of_link || open_[link.server] == 0 || !range_.contains(answer.key)) {
     return absl::InvalidArgumentError(
         fmt::format("found key {} on server {}, which nobody asked", answer.key, answer.node));
   }
   --open_[link.server];
-  if (answer.kind == KeyAnswers::Kind::kHas) found_.push_back(answer);
+  if (answer.kind == KeyAnswers::Kind::kHas || is_image) found_.push_back(answer);
   return absl::OkStatus();
 }
 

@@ -87,6 +87,7 @@ void Localize::send_requests() {
                 is_intent() ? KeyRequests::Kind::kIntend : KeyRequests::Kind::kLocalize);
   send_requests(Phase::kTake, Phase::kTaking, KeyRequests::Kind::kHandOver);
   send_requests(Phase::kTake, Phase::kTaking, KeyRequests::Kind::kYield);
+  send_requests(Phase::kTake, Phase::kTaking, KeyRequests::Kind::kRestore);
   send_requests(Phase::kNotThere, Phase::kAsking, KeyRequests::Kind::kMissing);
 }
 
@@ -248,7 +249,12 @@ bool Localize::counts_intents() const {
 }
 
 bool Localize::yields(const Move& move) const {
-  return is_intent() && move.from != rows_.node;
+  return is_intent() && move.from != rows_.node && !move.is_image;
+}
+
+KeyRequests::Kind Localize::taking(const Move& move) const {
+  if (move.is_image) return KeyRequests::Kind::kRestore;
+  return yields(move) ? KeyRequests::Kind::kYield : KeyRequests::Kind::kHandOver;
 }
 
 void Localize::send_requests(Phase from, Phase to, KeyRequests::Kind kind) {
@@ -258,14 +264,14 @@ void Localize::send_requests(Phase from, Phase to, KeyRequests::Kind kind) {
     std::vector<std::size_t> moves;  ///< by row
   };
   std::vector<Requests> for_server(rows_.nodes.size());
-  const bool is_to_owner = kind == KeyRequests::Kind::kHandOver || kind == KeyRequests::Kind::kYield;
+  const bool is_to_owner = from == Phase::kTake;
   const bool tells_epoch =
       is_to_owner || kind == KeyRequests::Kind::kMissing || kind == KeyRequests::Kind::kKept;
   const bool has_arrived = kind == KeyRequests::Kind::kArrived || kind == KeyRequests::Kind::kSettled;
   for (std::size_t i = 0; i < moves_.size(); ++i) {
     const Move& move = moves_[i];
     if (move.phase != from || (from == Phase::kInstalled && rows_.directory.is_fetched(move.key)) ||
-        (from == Phase::kTake && yields(move) != (kind == KeyRequests::Kind::kYield))) {
+        (from == Phase::kTake && taking(move) != kind)) {
       continue;
     }
     const std::uint64_t epoch = tells_epoch ? move.epoch : has_arrived ? move.epoch + 1 : 0;
@@ -329,6 +335,7 @@ absl::Status Localize::on_answer(std::size_t index, std::uint32_t server, const 
       end_shared(move);
       return absl::OkStatus();
     case KeyAnswers::Kind::kTake:
+    case KeyAnswers::Kind::kImage:
     case KeyAnswers::Kind::kTaken:
       if (is_of_owner && answer.kind == KeyAnswers::Kind::kTaken) {
         enter(move, Phase::kTaken);
@@ -337,7 +344,8 @@ absl::Status Localize::on_answer(std::size_t index, std::uint32_t server, const 
       if (!is_asking || at.epoch >= SlotHeader::kMaxEpoch) break;
       move.from = at.node;
       move.epoch = at.epoch;
-      enter(move, answer.kind == KeyAnswers::Kind::kTake ? Phase::kTake : Phase::kTaken);
+      move.is_image = answer.kind == KeyAnswers::Kind::kImage;
+      enter(move, answer.kind == KeyAnswers::Kind::kTaken ? Phase::kTaken : Phase::kTake);
       return absl::OkStatus();
     case KeyAnswers::Kind::kKept:
       if (!is_of_owner || !yields(move)) break;
@@ -355,6 +363,7 @@ absl::Status Localize::on_answer(std::size_t index, std::uint32_t server, const 
 void Localize::arrive(Move& move) {
   brings_ = true;
   SessionStatistics& counters = rows_.session.counters();
+  if (move.is_image) ++counters.rows_restored;
   ++(is_intent() ? counters.rows_moved_by_intent : counters.rows_localized);
   end_move(move, move.epoch + 1);
   if (counts_intents()) rows_.intents.told().set_counted(move.key, move.epoch + 1);

@@ -42,6 +42,7 @@ class Localize final : public MovingOperation {
     std::uint32_t from = 0;
     std::uint64_t epoch = 0;  ///< at which `from` owned it
     std::uint32_t home = 0;   ///< after kAsk: whom it has asked; if it dies, another inherits the key
+    bool is_image = false;    ///< nobody owns it; `from` may have an image of it
   };
 
   Localize(MovingRows& rows, Why why);
@@ -103,6 +104,8 @@ class Localize final : public MovingOperation {
   /// Whether the owner may keep the row. It may not if it is this worker's own node: then the row is in
   /// doubt.
   [[nodiscard]] bool yields(const Move& move) const;
+  /// How `from` is asked for the row.
+  [[nodiscard]] protocol::KeyRequests::Kind taking(const Move& move) const;
 
   void send_requests();
   void send_requests(Phase from, Phase to, protocol::KeyRequests::Kind kind);

@@ -270,6 +270,7 @@ absl::Status MovingRows::on_install_answer(ServerLink& link, const protocol::Ins
 /// Called after answers.
 void MovingRows::on_news() {
   ++generation;
+  bring_back();
   intents.begin_alone();
   replication.begin_refreshes();
 }
@@ -288,7 +289,8 @@ absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& a
     return absl::InvalidArgumentError(
         fmt::format("answered that server {} has key {}, which nobody asked", answer.node, answer.key));
   }
-  if (answer.kind == KeyAnswers::Kind::kHas || answer.kind == KeyAnswers::Kind::kHasNot) {
+  if (answer.kind == KeyAnswers::Kind::kHas || answer.kind == KeyAnswers::Kind::kHasNot ||
+      answer.kind == KeyAnswers::Kind::kHasImage) {
     if (censuses.empty())
       return absl::InvalidArgumentError(fmt::format("found key {}, which nobody asked", answer.key));
     --link.open_requests;
@@ -304,19 +306,34 @@ absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& a
   }
   --link.open_requests;
   if (answer.kind == KeyAnswers::Kind::kLost) return on_lost(answer);
-  if (answer.kind == KeyAnswers::Kind::kOwned) return on_owned(answer);
+  if (answer.kind == KeyAnswers::Kind::kOwned) return on_owned(link, answer);
   const auto mover = moving.find(answer.key);
   if (mover == moving.end())
     return absl::InvalidArgumentError(fmt::format("moves key {}, which nobody asked", answer.key));
   return mover->second.operation->on_answer(mover->second.index, link.server, answer);
 }
 
-absl::Status MovingRows::on_owned(const KeyAnswers::Answer& answer) {
+absl::Status MovingRows::on_owned(const ServerLink& home, const KeyAnswers::Answer& answer) {
   if (!directory.end_asking(answer.key))
     return absl::InvalidArgumentError(fmt::format("told where key {} is, which nobody asked", answer.key));
   directory.set(answer.key, {.node = answer.node, .epoch = answer.epoch});
-  if (nodes[answer.node].is_dead) lose(answer.key, lost_with(answer.key, answer.node));
+  if (!nodes[answer.node].is_dead) return absl::OkStatus();
+  if (home.restores_rows) {
+    to_bring_back_.push_back(answer.key);
+  } else {
+    lose(answer.key, lost_with(answer.key, answer.node));
+  }
   return absl::OkStatus();
+}
+
+/// Rows that were on a node which is gone: they come to this node, if somebody has an image of them. Whoever
+/// looks for one finds it when it is here.
+void MovingRows::bring_back() {
+  const std::vector<Key> keys = std::exchange(to_bring_back_, {});
+  if (keys.empty() || !session.status().ok()) return;
+  auto localize = std::make_shared<Localize>(*this, Localize::Why::kUser);
+  localize->begin(Keys(keys));
+  session.start(std::move(localize));
 }
 
 absl::Status MovingRows::on_lost(const KeyAnswers::Answer& answer) {

@@ -159,9 +159,11 @@ class MovingRows {
   absl::Status on_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
   void on_news();
   absl::Status on_lost(const protocol::KeyAnswers::Answer& answer);
-  absl::Status on_owned(const protocol::KeyAnswers::Answer& answer);
+  absl::Status on_owned(const ServerLink& home, const protocol::KeyAnswers::Answer& answer);
+  void bring_back();
 
   absl::flat_hash_map<Key, absl::Status> lost_;
+  std::vector<Key> to_bring_back_;  ///< filled and emptied within a message
   // Messages that have not been answered yet.
   absl::flat_hash_map<protocol::Tag, MovingPush*> pushes_;
   absl::flat_hash_map<protocol::Tag, Localize*> installs_;

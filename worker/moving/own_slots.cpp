@@ -41,7 +41,7 @@ void OwnSlots::install(Key key, const std::byte* values, std::uint64_t epoch, st
                      reinterpret_cast<const std::uint64_t*>(values),
                      layout_.stride_bytes / sizeof(std::uint64_t));
   }
-  protocol::store_header(to, SlotHeader::owned(epoch));
+  protocol::store_header(to, SlotHeader::owned(epoch).changed());
   presence_.store(key, protocol::Presence::here(epoch, intents));
 }
 
