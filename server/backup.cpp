@@ -111,7 +111,8 @@ bool Backup::connect(std::uint32_t server, Source& source) {
   source.next_attempt = now + kBeforeNextAttempt;
   auto connection = transport_.connect(source.address, now + source.attempt.next());
   if (!connection.ok()) {
-    source.attempt.failed(connection.status());
+    source.attempt.failed(connection.status(), transport::longest_attempt_beside(
+                                                   std::chrono::milliseconds(options_.silence_timeout_ms)));
     return true;
   }
   Peer& peer = host_.add_peer(*std::move(connection));
@@ -163,9 +164,14 @@ bool Backup::take_messages(std::uint32_t server, Source& source) {
   while (!source.messages.empty()) {
     const absl::StatusOr<bool> taken = take_message(server, source);
     if (!taken.ok()) {
-      spdlog::warn("{}: {}", source.peer->connection->peer_name(), std::string(taken.status().message()));
+      spdlog::warn("{}: {}: no images of them are kept here any more", source.peer->connection->peer_name(),
+                   std::string(taken.status().message()));
       source.messages.clear();
       host_.drop(*std::exchange(source.peer, nullptr));
+      forget_images(server);
+      source.has_all = false;
+      // All would be sent again, and come to the same end.
+      source.next_attempt = transport::TimePoint::max();
       return true;
     }
     if (!*taken) return worked;
@@ -209,6 +215,7 @@ void Backup::on_server_gone(std::uint32_t server) {
 void Backup::on_rest() {
   for (auto& [server, source] : sources_) {
     if (!heirs_.is_gone(server) || std::exchange(source.is_closed, true)) continue;
+    source.gone_at = std::min(source.gone_at, transport_.now());  // on_server_gone() may come after this
     if (source.peer != nullptr) {
       take_messages(server, source);
       if (source.peer != nullptr) host_.drop(*std::exchange(source.peer, nullptr));
@@ -286,10 +293,15 @@ bool Backup::send() {
   // Without what it was answered, which may wait to be sent, it cannot take messages.
   if (keeper_ == nullptr || !keeper_->control.empty() || !flush()) return false;
   // An image that comes back after its row has left, and is here again, must come after that.
-  if (send_what_has_left()) return true;
+  // Rows may leave all the time, and must not keep it from looking.
+  bool worked = false;
+  while (send_what_has_left()) {
+    if (!messages_.empty()) return true;
+    worked = true;
+  }
   if (!is_looking_) {
     const transport::TimePoint now = transport_.now();
-    if (now < next_look_) return false;
+    if (now < next_look_) return worked;
     next_look_ = now + std::chrono::milliseconds(options_.backup_every_ms);
     is_looking_ = true;
     table_ = 0;

@@ -289,13 +289,6 @@ bool Chain::have_all_come() const {
                      [](const Peer* worker) { return worker->left || worker->pid != 0; });
 }
 
-/// Others that wait for this copy must not take it for silent.
-transport::Duration Chain::longest_attempt() const {
-  constexpr transport::Duration kLongest = transport::AttemptLimit::kLongest;
-  const std::chrono::milliseconds silence(options_.silence_timeout_ms);
-  return silence.count() == 0 ? kLongest : std::min<transport::Duration>(kLongest, silence / 4);
-}
-
 void Chain::connect() {
   const transport::TimePoint now = transport_.now();
   if (now < next_attempt_) return;
@@ -305,7 +298,9 @@ void Chain::connect() {
   if (log_.counted() < log_.records() || backlog_.waiting() > 0) return;
   auto connection = transport_.connect(predecessor_address_, now + attempt_.next());
   if (!connection.ok()) {
-    attempt_.failed(connection.status(), longest_attempt());
+    // Others that wait for this copy must not take it for silent.
+    attempt_.failed(connection.status(), transport::longest_attempt_beside(
+                                             std::chrono::milliseconds(options_.silence_timeout_ms)));
     if (!waits_for_predecessor_.is_under_way())
       waits_for_predecessor_ = {now, fmt::format("the copy at {}", predecessor_address_)};
     return;

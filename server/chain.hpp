@@ -138,7 +138,6 @@ class Chain {
   void follow_configuration();
   void adopt(const cluster::Configuration& newest);
   void connect();
-  [[nodiscard]] transport::Duration longest_attempt() const;
   void watch_follower(transport::TimePoint now);
   void check_patience(transport::TimePoint now);
   void suspect_who_does_not_follow(transport::TimePoint now);

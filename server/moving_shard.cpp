@@ -466,9 +466,11 @@ MovingShard::Missed MovingShard::missed(const Homes& homes, Key key) {
 
 /// No worker uses a node that is gone any more, and nobody moves rows that it had.
 absl::Status MovingShard::settle_missed(Homes::Answers& answers) {
+  absl::Status status;
+  // One that is wrong must not take those of others with it.
   for (const InheritedKeys::Request& request : std::exchange(unsettled_, {}))
-    RETURN_IF_ERROR(on_request(homes_of(request.row.key), request, answers));
-  return absl::OkStatus();
+    status.Update(on_request(homes_of(request.row.key), request, answers));
+  return status;
 }
 
 // ---- workers that die

@@ -193,7 +193,6 @@ bool Server::receive() {
   if (reception_.has_waiting() && status_.ok()) reception_.take_waiting();
   strangers_.part(transport_, [&](Peer& peer) { to_do_.add(peer); });
   if (!push_budgets_.empty()) refill_budgets();
-  if (backup_ && status_.ok()) worked |= backup_->poll();
   absences_.poll(count == 0);
   return worked;
 }
@@ -202,6 +201,8 @@ bool Server::send() {
   take_outgoing();
   bool worked = region_desk_.serve();
   worked |= try_again();
+  // What has left, before look_after() lets those who have it go on.
+  if (backup_ && status_.ok()) worked |= backup_->poll();
   worked |= step_opening();
   worked |= saving_.step();
   waits_for_reader_ = false;
@@ -306,7 +307,11 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
   absl::Status status = message.status();
   hear(peer);
   if (status.ok()) {
-    if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
+    const bool is_of_images = std::holds_alternative<protocol::BackedUp>(*message) ||
+                              std::holds_alternative<protocol::Failed>(*message);
+    if (peer.is_other_server() && !is_of_images) {
+      status = absl::FailedPreconditionError("sends or keeps images, and says something else");
+    } else if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
       if (!status_.ok() && hello->worker < options_.workers) came_too_late_.insert(hello->worker);
       status = status_.ok() ? reception_.on_hello(peer, *hello) : status_;
     } else if (protocol::comes_from_observer(*message)) {
@@ -373,7 +378,7 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
 
 absl::Status Server::on_back_up(Peer& peer, const protocol::BackUp& back_up) {
   if (!status_.ok()) return status_;
-  if (peer.is_worker() || peer.is_observer || peer.is_copy() || peer.is_other_server())
+  if (peer.is_worker() || peer.hello || peer.is_observer || peer.is_copy())
     return absl::FailedPreconditionError("is known, and wants to keep images");
   if (!backup_) {
     return absl::FailedPreconditionError(
@@ -1088,18 +1093,16 @@ void Server::refill_budgets() {
 
 bool Server::release_inbox(Peer& peer) {
   bool released = false;
+  // What a copy that fails has dropped is not acknowledged, and release() does that now and then.
+  const bool has_dropped = peer.is_predecessor && !status_.ok();
+  const bool tells = !peer.left && !peer.closed && !has_dropped;
   // Acquire: pairs with the lane's release; its reads of the message come before our reuse of the space.
   while (!peer.in_inbox.empty() && peer.in_inbox.front().users.load(std::memory_order_acquire) == 0) {
     peer.in_inbox.pop_front();
-    // What this copy has dropped is not acknowledged, and release() does that now and then.
-    if (!peer.left && !peer.closed) peer.inbox->release();
+    if (tells) peer.inbox->release();
     released = true;
   }
-  if (peer.closed) {
-    peer.owes_credit = false;
-  } else {
-    peer.owes_credit = peer.inbox && !peer.left && !peer.inbox->return_credit();
-  }
+  peer.owes_credit = tells && peer.inbox && !peer.inbox->return_credit();
   return released;
 }
 

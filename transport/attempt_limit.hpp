@@ -30,4 +30,10 @@ class AttemptLimit {
   Duration limit_ = kShortest;
 };
 
+/// Of one who must not be taken for silent by others meanwhile. `silence_timeout`: theirs; 0: none.
+inline Duration longest_attempt_beside(std::chrono::milliseconds silence_timeout) {
+  constexpr Duration kLongest = AttemptLimit::kLongest;
+  return silence_timeout.count() == 0 ? kLongest : std::min<Duration>(kLongest, silence_timeout / 4);
+}
+
 }  // namespace verbena::transport

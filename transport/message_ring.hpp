@@ -65,7 +65,8 @@ class RingReceiver {
   /// Tells the sender what has been released, if that is at least a quarter of the ring. release() calls it.
   /// If it returns false, the connection takes nothing at the moment: call it again after polling.
   bool return_credit() { return return_credit(capacity_bytes() / 4); }
-  /// Tells the sender what has been acknowledged, and released, however little that is. Returns as above.
+  /// If anything has been acknowledged since, however little: tells the sender that, and what has been
+  /// released. Returns as above.
   bool return_acknowledgements();
 
  private:

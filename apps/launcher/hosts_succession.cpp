@@ -441,8 +441,9 @@ std::string HostsSuccession::name_of(const Move& move) const {
 
 /// Begins those that have their turn, and gives up those for which no process has come.
 void HostsSuccession::go_on_with_moves(Host& host) {
+  time_.look(this_moment());
   for (std::size_t i = moves_.size(); i-- > 0;) {
-    if (moves_[i].state == Move::State::kStarts && this_moment() >= moves_[i].deadline)
+    if (moves_[i].state == Move::State::kStarts && time_.now() >= moves_[i].deadline)
       fail_move(i, "the process that was to be started there has not come");
   }
   for (std::size_t i = 0; i < moves_.size(); ++i) {
@@ -457,7 +458,7 @@ void HostsSuccession::go_on_with_moves(Host& host) {
     }
     move.state = Move::State::kStarts;
     move.rank = news_.keep_place();
-    move.deadline = this_moment() + kPatienceWithStart;
+    move.deadline = time_.now() + kPatienceWithStart;
     news_.tell_one(*starter, cluster::encode(cluster::StartsAnother{move.rank}));
   }
   workers_.go_on([this](const std::string& machine) { return starter_on(machine); }, hosts_with_starters());

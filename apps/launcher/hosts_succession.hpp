@@ -23,6 +23,7 @@
 #include "apps/launcher/rank_chains.hpp"
 #include "apps/launcher/shares.hpp"
 #include "base/file_descriptor.hpp"
+#include "base/own_time.hpp"
 #include "cluster/configuration.hpp"
 #include "cluster/controller.hpp"
 #include "cluster/store_state.hpp"
@@ -107,8 +108,8 @@ class HostsSuccession final : public Leader::Survival {
     std::optional<std::uint32_t> replaces;  ///< nullopt: nobody steps aside
     HostOfRank to;
     State state = State::kWaits;
-    std::uint32_t rank = 0;            ///< of the newcomer; not while it waits
-    cluster::TimePoint deadline = {};  ///< of one that starts
+    std::uint32_t rank = 0;                  ///< of the newcomer; not while it waits
+    base::OwnTime::TimePoint deadline = {};  ///< of one that starts
   };
 
   void add(Heard heard);
@@ -148,6 +149,8 @@ class HostsSuccession final : public Leader::Survival {
   std::uint32_t copies_ = 1;                    ///< so many of each server there are to be
   std::uint32_t next_copy_ = 0;                 ///< none has had that number
   std::vector<Move> moves_;                     ///< under way, and to come
+  base::OwnTime time_{
+      std::chrono::steady_clock::now()};  ///< of moves: while rank 0 is stopped nobody can come
   std::uint32_t next_plan_ = 0;
   MovingWorkers workers_;
   std::vector<std::string> lines_;  ///< for people, that nobody has been shown yet

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::uint32_t kMostFailures = 3;
 
-cluster::TimePoint time_of_moves() {
-  return std::chrono::steady_clock::now();
-}
-
 std::string shown_host(const HostOfRank& host) {
   return std::string(base::printable(host.name));
 }
@@ -60,7 +56,7 @@ std::vector<Holding> MovingWorkers::holdings() const {
 }
 
 std::size_t MovingWorkers::plan(const HostOfRank& to, std::optional<std::uint32_t> at_most) {
-  if (!options_.why_they_stay.empty()) return 0;
+  if (is_over_ || !options_.why_they_stay.empty()) return 0;
   const std::uint32_t plan = next_plan_++;
   const std::size_t before = moves_.size();
   // First those that the run waits for.
@@ -76,6 +72,7 @@ std::size_t MovingWorkers::plan(const HostOfRank& to, std::optional<std::uint32_
 }
 
 bool MovingWorkers::welcome(std::uint32_t newcomer, const cluster::Arrival& arrival) {
+  if (is_over_) return false;
   Move* move = move_by(newcomer);
   if (move == nullptr) {
     const auto first = std::find_if(moves_.begin(), moves_.end(), [&](const Move& each) {
@@ -104,7 +101,7 @@ void MovingWorkers::note_read(std::uint32_t newcomer) {
 /// Whether it has read or not: nobody else is there.
 void MovingWorkers::give_place(Move& move) {
   move.state = Move::State::kTakes;
-  move.deadline = time_of_moves() + options_.patience_with_arrival;
+  move.deadline = time_.now() + options_.patience_with_arrival;
   news_.give_place(move.newcomer, move.rank);
 }
 
@@ -161,7 +158,8 @@ void MovingWorkers::note_arrival(std::uint32_t rank, const cluster::Arrival& arr
   const Move* const move = move_from(rank);
   if (move == nullptr) return;
   // Another one may have been quicker.
-  if (move->state == Move::State::kTakes && move->pid == arrival.pid) {
+  const bool is_the_newcomer = move->pid == arrival.pid && move->to.machine == arrival.machine;
+  if (move->state == Move::State::kTakes && is_the_newcomer) {
     place.came_by = move->plan;
   } else {
     forget(*move);
@@ -191,7 +189,7 @@ void MovingWorkers::lose(std::uint32_t newcomer) {
 void MovingWorkers::give_up_overdue() {
   for (std::size_t i = moves_.size(); i-- > 0;) {
     const Move& move = moves_[i];
-    if (time_of_moves() < move.deadline) continue;
+    if (time_.now() < move.deadline) continue;
     if (move.state == Move::State::kStarts) {
       fail(i, "the process that was to be started there has not come");
     } else if (move.state == Move::State::kTakes) {
@@ -268,6 +266,8 @@ void MovingWorkers::end(bool is_over) {
                          places_.at(move.rank).is_free;
     if (goes_on && !is_over) return false;
     forget(move);
+    // It would try for a while to reach whoever leads the run.
+    if (move.state == Move::State::kTakes) news_.dismiss(move.rank, "the run ends");
     return true;
   });
 }
@@ -276,6 +276,7 @@ void MovingWorkers::go_on(
     const std::function<std::optional<std::uint32_t>(const std::string& machine)>& starter,
     const std::vector<HostOfRank>& hosts) {
   if (is_over_) return;
+  time_.look(std::chrono::steady_clock::now());
   give_up_overdue();
   for (const auto& [rank, place] : places_) begin_again_if_owed(rank, hosts);
   for (Move& move : moves_) {
@@ -294,7 +295,7 @@ void MovingWorkers::go_on(
 void MovingWorkers::start(Move& move, std::uint32_t starter) {
   move.state = Move::State::kStarts;
   move.newcomer = news_.keep_place();
-  move.deadline = time_of_moves() + options_.patience_with_start;
+  move.deadline = time_.now() + options_.patience_with_start;
   news_.tell_one(starter, cluster::encode(cluster::StartsAnother{move.newcomer}));
   if (places_.at(move.rank).is_free) kept_.push_back(move.rank);
 }

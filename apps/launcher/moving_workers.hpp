@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "apps/launcher/leader.hpp"
 #include "apps/launcher/shares.hpp"
+#include "base/own_time.hpp"
 #include "cluster/store_state.hpp"
 #include "cluster/word.hpp"
 #include "job/peer_news.hpp"
@@ -119,9 +120,9 @@ class MovingWorkers {
     std::uint32_t rank = 0;
     HostOfRank to;
     State state = State::kWaits;
-    std::uint32_t newcomer = 0;        ///< the rank of the process that comes; not while it waits
-    std::int64_t pid = 0;              ///< of that process, once it has come
-    cluster::TimePoint deadline = {};  ///< of one that starts, or takes its place
+    std::uint32_t newcomer = 0;              ///< the rank of the process that comes; not while it waits
+    std::int64_t pid = 0;                    ///< of that process, once it has come
+    base::OwnTime::TimePoint deadline = {};  ///< of one that starts, or takes its place
   };
 
   /// It reads, or waits for its place.
@@ -145,6 +146,8 @@ class MovingWorkers {
 
   const Options options_;
   job::PeerNews& news_;
+  /// At the last go_on(). While rank 0 is stopped, or doubts, nobody hears what it orders.
+  base::OwnTime time_{std::chrono::steady_clock::now()};
   std::map<std::uint32_t, Place> places_;  ///< by rank
   std::vector<Move> moves_;                ///< under way, and to come
   std::uint32_t next_plan_ = 0;
