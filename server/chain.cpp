@@ -284,6 +284,11 @@ void Chain::catch_up() {
   host_.begin_catching_up();
 }
 
+bool Chain::have_all_left() const {
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [](const Peer* worker) { return worker != nullptr && worker->left; });
+}
+
 bool Chain::have_all_come() const {
   return std::all_of(workers_.begin(), workers_.end(),
                      [](const Peer* worker) { return worker->left || worker->pid != 0; });
@@ -308,15 +313,22 @@ void Chain::connect() {
   Peer& peer = host_.add_peer(*std::move(connection));
   peer.connection->set_peer_name(fmt::format("the copy of server {} before this one", options_.rank));
   peer.is_predecessor = true;
+  // The one before may end just now: it is tried again, or the job has ended.
+  const auto fail = [&](const absl::Status& status) {
+    if (peer.connection->status().ok()) return host_.fail(status);
+    predecessor_ = nullptr;
+    waits_for_predecessor_ = {now, fmt::format("the copy at {}", predecessor_address_)};
+    host_.drop(peer);
+  };
   auto ring = transport::RingReceiver::create(transport_, *peer.connection, protocol::kLogRingBytes);
-  if (!ring.ok()) return host_.fail(ring.status());
+  if (!ring.ok()) return fail(ring.status());
   peer.inbox = *std::move(ring);
   predecessor_ = &peer;
   attempt_ = {};
   follows_ = false;
   waits_for_predecessor_ = {};
   const auto heartbeat = host_.grant_heartbeat(*peer.connection);
-  if (!heartbeat.ok()) return host_.fail(heartbeat.status());
+  if (!heartbeat.ok()) return fail(heartbeat.status());
   host_.reply(peer, protocol::Follow{.pid = static_cast<std::uint32_t>(::getpid()),
                                      .server = options_.rank,
                                      .servers = options_.servers,
@@ -493,6 +505,11 @@ void Chain::on_gone(const Peer& peer) {
     predecessor_ = nullptr;
   }
   if (is_dismissed_) return;
+  // Its goodbye may be lost with the connection. It has nothing else to say any more.
+  if (!is_follower && have_all_left()) {
+    is_dismissed_ = true;
+    return dismiss_follower();
+  }
   // It was sent part of an image, and has rows of it already. The one before waits for it, and may know later
   // that the connection is gone.
   if (!is_follower && image_.has_begun()) {

@@ -135,6 +135,7 @@ class Chain {
   absl::Status take(const protocol::LogRecord& record, InboxMessage& inbox);
   bool go_by_backlog(std::size_t most_bytes);
   void acknowledge();
+  [[nodiscard]] bool have_all_left() const;
   void follow_configuration();
   void adopt(const cluster::Configuration& newest);
   void connect();

@@ -1020,10 +1020,11 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
 }
 
 void Server::reject(Peer& peer, const absl::Status& because) {
-  // What cannot be done over a connection that has broken is no fault of the worker's. Nothing that came
+  // What cannot be done over a connection that has broken is no fault of the other side's. Nothing that came
   // after it may count: the worker says it again, in its order.
   const bool has_broken = peer.connection != nullptr && !peer.connection->status().ok();
-  if (has_broken && peer.is_worker() && absences_.waits_for_connections()) {
+  const bool may_be_back = peer.is_copy() || (peer.is_worker() && absences_.waits_for_connections());
+  if (has_broken && may_be_back) {
     drop(peer);
     return on_disconnected(peer);
   }
