@@ -1023,8 +1023,8 @@ void Server::reject(Peer& peer, const absl::Status& because) {
   // What cannot be done over a connection that has broken is no fault of the other side's. Nothing that came
   // after it may count: the worker says it again, in its order.
   const bool has_broken = peer.connection != nullptr && !peer.connection->status().ok();
-  const bool may_be_back = peer.is_copy() || (peer.is_worker() && absences_.waits_for_connections());
-  if (has_broken && may_be_back) {
+  const bool another_may_come = peer.is_copy() || (peer.is_worker() && absences_.waits_for_connections());
+  if (has_broken && another_may_come) {
     drop(peer);
     return on_disconnected(peer);
   }

@@ -222,6 +222,12 @@ class NodesThatDie : public ::testing::TestWithParam<int> {
     servers_[node]->kill();
     workers_[node]->kill();
   }
+  /// All that are left, without an error.
+  void end(const std::vector<std::uint32_t>& nodes) {
+    board_->stop = true;
+    for (const std::uint32_t node : nodes) EXPECT_EQ(workers_[node]->wait(), 0);
+    for (const std::uint32_t node : nodes) EXPECT_EQ(servers_[node]->wait(), 0);
+  }
 
   Board* board_ = nullptr;
   std::vector<std::unique_ptr<Process>> servers_;
@@ -238,9 +244,7 @@ TEST_P(HomesTest, TwoAfterOneAnotherFailOver) {
   std::this_thread::sleep_for(std::chrono::microseconds(GetParam()));
   kill_node(2);
   ASSERT_NO_FATAL_FAILURE(let_work({0, 3}, 3));
-  board_->stop = true;
-  for (const std::uint32_t node : {0U, 3U}) EXPECT_EQ(workers_[node]->wait(), 0);
-  for (const std::uint32_t node : {0U, 3U}) EXPECT_EQ(servers_[node]->wait(), 0);
+  end({0U, 3U});
   std::size_t there = 0;
   for (Key key = 0; key < kRows; ++key) {
     for (const std::uint32_t reader : {0U, 3U}) {
@@ -269,9 +273,7 @@ TEST_P(BackupTest, AllRowsOfNodesThatWereAtRestComeBack) {
   kill_node(2);
   board_->rests = false;
   ASSERT_NO_FATAL_FAILURE(let_work({0, 3}, 3));
-  board_->stop = true;
-  for (const std::uint32_t node : {0U, 3U}) EXPECT_EQ(workers_[node]->wait(), 0);
-  for (const std::uint32_t node : {0U, 3U}) EXPECT_EQ(servers_[node]->wait(), 0);
+  end({0U, 3U});
   std::size_t there = 0;
   for (Key key = 0; key < kRows; ++key) {
     for (const std::uint32_t reader : {0U, 3U}) {
@@ -297,9 +299,7 @@ TEST_P(BackupTest, RowsComeBackWhileOthersWork) {
   ASSERT_NO_FATAL_FAILURE(let_work({0, 1, 2, 3}, 3));
   kill_node(1);
   ASSERT_NO_FATAL_FAILURE(let_work({0, 2, 3}, 3));
-  board_->stop = true;
-  for (const std::uint32_t node : {0U, 2U, 3U}) EXPECT_EQ(workers_[node]->wait(), 0);
-  for (const std::uint32_t node : {0U, 2U, 3U}) EXPECT_EQ(servers_[node]->wait(), 0);
+  end({0U, 2U, 3U});
   for (Key key = 0; key < kRows; ++key) {
     for (const std::uint32_t reader : {0U, 2U, 3U}) {
       if (board_->rows[reader][key * kNodes] < 0) continue;
