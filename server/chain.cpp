@@ -20,6 +20,8 @@ constexpr auto kBetweenAttempts = std::chrono::milliseconds(20);
 constexpr auto kBeforeAnotherAttempt = std::chrono::milliseconds(500);
 /// For a configuration after a neighbour is gone, and for a neighbour that a configuration names.
 constexpr auto kPatience = std::chrono::seconds(30);
+/// For one that is to follow when all is over, to be told of it.
+constexpr auto kFarewellPatience = std::chrono::seconds(2);
 /// For one that joins.
 constexpr auto kPatienceWithJoining = std::chrono::seconds(2);
 
@@ -121,6 +123,12 @@ void Chain::check_patience(transport::TimePoint now) {
     if (wait == &waits_for_follower_ && source_->newest().joining_of(options_.rank) == follower_address_)
       continue;
     if (!wait->is_under_way() || now - wait->since <= patience) continue;
+    // The goodbye of the one before was lost with its connection: nobody who decides misses it, and workers
+    // that were not answered would have made this copy serve by now.
+    if (wait == &waits_for_predecessor_ && have_all_left()) {
+      is_dismissed_ = true;
+      return dismiss_follower();
+    }
     host_.fail(absl::UnavailableError(
         fmt::format("a copy of server {} has waited {} s for {}", options_.rank,
                     std::chrono::duration_cast<std::chrono::seconds>(patience).count(), wait->what)));
@@ -390,7 +398,7 @@ absl::Status Chain::on_follow(Peer& peer, const protocol::Follow& follow) {
   host_.reply(
       peer, protocol::Followed{.pid = static_cast<std::uint32_t>(::getpid()),
                                .log_credit = protocol::Descriptor::of(peer.log->ring().credit_descriptor())});
-  if (is_over_) dismiss_follower();
+  if (is_over()) dismiss_follower();
   return absl::OkStatus();
 }
 
@@ -474,8 +482,13 @@ void Chain::lose_follower() {
   forget_image();
 }
 
+bool Chain::may_follower_come() const {
+  return waits_for_follower_.is_under_way() && is_over() &&
+         transport_.now() - over_since_ <= kFarewellPatience;
+}
+
 void Chain::dismiss_follower() {
-  is_over_ = true;
+  if (!is_over()) over_since_ = transport_.now();
   if (follower_ != nullptr) host_.reply(*follower_, protocol::Goodbye{});
 }
 
@@ -504,12 +517,7 @@ void Chain::on_gone(const Peer& peer) {
   } else {
     predecessor_ = nullptr;
   }
-  if (is_dismissed_) return;
-  // Its goodbye may be lost with the connection. It has nothing else to say any more.
-  if (!is_follower && have_all_left()) {
-    is_dismissed_ = true;
-    return dismiss_follower();
-  }
+  if (is_dismissed_ || (is_over() && is_follower)) return;
   // It was sent part of an image, and has rows of it already. The one before waits for it, and may know later
   // that the connection is gone.
   if (!is_follower && image_.has_begun()) {

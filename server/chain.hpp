@@ -112,6 +112,9 @@ class Chain {
   [[nodiscard]] transport::TimePoint next_poll() const;
   /// The job is over, in one way or another: who follows may go, also one that comes later.
   void dismiss_follower();
+  /// All is over, and one that is to follow is not there yet. It would look in vain for this server if that
+  /// ended now.
+  [[nodiscard]] bool may_follower_come() const;
   void drop_log() { log_.drop(); }
 
   // Messages of those before and after this server.
@@ -133,6 +136,7 @@ class Chain {
   /// The record counts.
   absl::Status go_by(const WorkerMessage& record);
   absl::Status take(const protocol::LogRecord& record, InboxMessage& inbox);
+  [[nodiscard]] bool is_over() const { return over_since_ != transport::TimePoint::max(); }
   bool go_by_backlog(std::size_t most_bytes);
   void acknowledge();
   [[nodiscard]] bool have_all_left() const;
@@ -166,7 +170,7 @@ class Chain {
   /// The records that it had when it came to serve, as long as not all of them count.
   std::optional<std::uint64_t> inherited_;
   bool is_dismissed_ = false;
-  bool is_over_ = false;   ///< who follows is not needed any more
+  transport::TimePoint over_since_ = transport::TimePoint::max();  ///< who follows is not needed any more
   bool has_image_ = true;  ///< false: it joins a running job, and has nothing yet
   bool is_known_ = true;   ///< a configuration has named it
   // Of one that joins:

@@ -156,6 +156,7 @@ bool Server::finished() const {
     return !(peer->is_worker() || peer->is_copy()) || !peer->connection || peer->control.empty();
   };
   if (!std::all_of(peers_.begin(), peers_.end(), has_goodbye)) return false;
+  if (chain_.may_follower_come()) return false;
   if (!chain_.serves()) return chain_.is_dismissed();
   return progress_.left == options_.workers && !waits_for_partings();
 }

@@ -323,7 +323,13 @@ TEST_P(CopiesTest, OneThatJoinsAndStandsStillHoldsUpNobody) {
   for (std::thread& worker : workers_) worker.join();
   for (const absl::Status& status : statuses_) EXPECT_TRUE(status.ok()) << status;
   EXPECT_FALSE(shared_.has_joined);
+  // All is over. It hears so from the one that it is to follow, which waits for it a while.
   shared_.holds = false;
+  for (ServerCopy* const copy : {&serving, &joining}) {
+    copy->thread.join();
+    EXPECT_TRUE(copy->status.ok()) << copy->status;
+    copy->thread = std::thread([] {});
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CopiesTest,
