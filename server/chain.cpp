@@ -21,7 +21,7 @@ constexpr auto kBeforeAnotherAttempt = std::chrono::milliseconds(500);
 /// For a configuration after a neighbour is gone, and for a neighbour that a configuration names.
 constexpr auto kPatience = std::chrono::seconds(30);
 /// For one that is to follow when all is over, to be told of it.
-constexpr auto kFarewellPatience = std::chrono::seconds(2);
+constexpr auto kPatienceWhenOver = std::chrono::seconds(2);
 /// For one that joins.
 constexpr auto kPatienceWithJoining = std::chrono::seconds(2);
 
@@ -484,7 +484,7 @@ void Chain::lose_follower() {
 
 bool Chain::may_follower_come() const {
   return waits_for_follower_.is_under_way() && is_over() &&
-         transport_.now() - over_since_ <= kFarewellPatience;
+         transport_.now() - over_since_ <= kPatienceWhenOver;
 }
 
 void Chain::dismiss_follower() {
