@@ -416,6 +416,10 @@ absl::Status Chain::on_record(Peer& predecessor, std::span<const std::byte> byte
     predecessor.in_inbox.emplace_back();  // it is used at once
     return on_piece(*heard);
   }
+  if (!has_image_ && is_dismissed_) {
+    predecessor.in_inbox.emplace_back();  // as on_piece()
+    return absl::OkStatus();
+  }
   if (!has_image_ && !image_.has_begun())
     return absl::InvalidArgumentError("a record of the log before an image");
   const std::uint64_t last = (has_image_ ? log_.records() : image_.records()) + backlog_.waiting();
