@@ -170,7 +170,7 @@ class Chain {
   /// The records that it had when it came to serve, as long as not all of them count.
   std::optional<std::uint64_t> inherited_;
   bool is_dismissed_ = false;
-  transport::TimePoint over_since_ = transport::TimePoint::max();  ///< who follows is not needed any more
+  transport::TimePoint over_since_ = transport::TimePoint::max();  ///< max(): who follows is needed
   bool has_image_ = true;  ///< false: it joins a running job, and has nothing yet
   bool is_known_ = true;   ///< a configuration has named it
   // Of one that joins:
